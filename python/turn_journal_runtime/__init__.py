@@ -1,0 +1,1 @@
+"""Durable turns for AI agents."""

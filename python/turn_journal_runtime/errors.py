@@ -1,0 +1,128 @@
+"""Every error this package raises.
+
+    TurnJournalError
+    ├── InvalidJournalError (ValueError)   what was handed in is not acceptable; nothing was sent or changed
+    ├── JournalConflictError               acceptable by itself, not after what is stored; nothing was changed
+    ├── JournalNotFoundError               nothing is stored at that address
+    ├── JournalCorruptError                what is stored is damaged; it was left as it is
+    ├── JournalStoreError                  the store refused: permission, full disk, a file system without locks
+    ├── TurnBusyError                      somebody else drives the turn or the run
+    ├── RuntimeUnavailableError            no Node, a Node that is too old, or a core that cannot start
+    ├── RuntimeTimeoutError                no answer within the deadline; the outcome is not known
+    ├── RuntimeCrashedError                the core died with the call in flight; the outcome is not known
+    └── ProtocolError                      a response that breaks its schema
+
+`kind` is the stable name of the case, `details` its fields. Messages say what is wrong and what to do, and carry no
+journal bodies. All errors can be pickled. Specified in runtime.md, section 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "InvalidJournalError",
+    "JournalConflictError",
+    "JournalCorruptError",
+    "JournalNotFoundError",
+    "JournalStoreError",
+    "ProtocolError",
+    "RuntimeCrashedError",
+    "RuntimeTimeoutError",
+    "RuntimeUnavailableError",
+    "TurnBusyError",
+    "TurnJournalError",
+]
+
+
+class TurnJournalError(Exception):
+    """The root of the tree.
+
+    Args:
+        message: What is wrong and what to do.
+        kind: The stable name of the case; each class has a default.
+        details: The fields of the case, JSON values only.
+    """
+
+    default_kind: ClassVar[str] = "turn_journal_error"
+    #: Whether the same call may succeed later, unchanged, without the risk of doing something twice.
+    is_retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, kind: str | None = None, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.kind: str = kind or self.default_kind
+        self.details: dict[str, Any] = dict(details or {})
+
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.kind, self.details)
+
+
+def _rebuild(error: type[TurnJournalError], message: str, kind: str, details: dict[str, Any]) -> TurnJournalError:
+    return error(message, kind=kind, details=details)
+
+
+class InvalidJournalError(TurnJournalError, ValueError):
+    """What was handed in is not acceptable; nothing was changed."""
+
+    default_kind = "journal_snapshot_invalid"
+
+
+class JournalConflictError(TurnJournalError):
+    """The write does not follow from what is stored; nothing was changed."""
+
+    default_kind = "journal_transition_conflict"
+
+
+class JournalNotFoundError(TurnJournalError):
+    """No journal stands at that address."""
+
+    default_kind = "journal_not_found"
+
+
+class JournalCorruptError(TurnJournalError):
+    """What is stored is damaged; it was left as it is."""
+
+    default_kind = "journal_corrupt"
+
+
+class JournalStoreError(TurnJournalError):
+    """The store itself refused: a permission, a full disk, a file system that cannot hold locks."""
+
+    default_kind = "store_io_failed"
+
+
+class TurnBusyError(TurnJournalError):
+    """Somebody else holds the turn or drives the run; `details` names the holder where it is known."""
+
+    default_kind = "turn_busy"
+    is_retryable = True
+
+
+class RuntimeUnavailableError(TurnJournalError):
+    """The core cannot be started; nothing was sent."""
+
+    default_kind = "runtime_unavailable"
+
+
+class RuntimeTimeoutError(TurnJournalError):
+    """No answer came within the deadline; whether the core did the work is not known."""
+
+    default_kind = "runtime_timeout"
+
+
+class RuntimeCrashedError(TurnJournalError):
+    """The core died with the call in flight; `details` has its exit code or signal and its last stderr lines."""
+
+    default_kind = "runtime_crashed"
+    is_retryable = True
+
+
+class ProtocolError(TurnJournalError):
+    """The core answered with something that its schema does not allow."""
+
+    default_kind = "protocol_error"

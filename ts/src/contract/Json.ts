@@ -1,0 +1,206 @@
+/**
+ * JSON that survives the trip between Python and Node unchanged, or is refused with the place of the fault.
+ *
+ * `JSON.parse` alone rounds big integers, keeps the last of two equal keys and lets half a surrogate pair through;
+ * each of these would make two different documents look like one.
+ */
+import * as Result from "effect/Result"
+
+export type JsonValue = null | boolean | number | string | ReadonlyArray<JsonValue> | JsonObject
+export interface JsonObject {
+  readonly [key: string]: JsonValue
+}
+
+export type JsonFaultReason = "syntax" | "duplicate_key" | "number_out_of_range" | "invalid_text" | "too_deep"
+
+export interface JsonFault {
+  readonly reason: JsonFaultReason
+  /** Where the fault is, as a JSONPath-like text: `$.plan.phases[2]`. */
+  readonly path: string
+  readonly message: string
+}
+
+/** Nesting allowed in a journal: the document itself is level 1. */
+export const MAX_DEPTH = 128
+/** Size allowed for a journal, as compact JSON in UTF-8 bytes. */
+export const MAX_JOURNAL_BYTES = 8 * 1024 * 1024
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Parses JSON text, refusing what another JSON reader could read differently. */
+export const parse = (text: string, maxDepth = MAX_DEPTH): Result.Result<JsonValue, JsonFault> => {
+  const fault = scan(text, maxDepth)
+  if (fault !== null) return Result.fail(fault)
+  try {
+    return Result.succeed(JSON.parse(text) as JsonValue)
+  } catch (error) {
+    return Result.fail({ reason: "syntax", path: "$", message: (error as SyntaxError).message })
+  }
+}
+
+const LONG_INTEGER = /\d{16}/
+
+/**
+ * Writes compact JSON. Whole doubles beyond ±(2^53−1) are written with an exponent, so that every reader takes them for
+ * the doubles they are and none for an exact integer.
+ */
+export const stringify = (value: JsonValue): string => {
+  const text = JSON.stringify(value)
+  return LONG_INTEGER.test(text) ? JSON.stringify(value, exponentForm) : text
+}
+
+const exponentForm = (_key: string, value: unknown): unknown =>
+  typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)
+    ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(value.toExponential())
+    : value
+
+const QUOTE = 34
+const COLON = 58
+const OPEN_OBJECT = 123
+const CLOSE_OBJECT = 125
+const OPEN_ARRAY = 91
+const CLOSE_ARRAY = 93
+const COMMA = 44
+const MINUS = 45
+const BACKSLASH = 92
+
+interface Level {
+  readonly keys: Set<string> | null
+  key: string | number
+}
+
+/** Looks for faults that `JSON.parse` does not report; on malformed text it stops early and leaves it to the parser. */
+const scan = (text: string, maxDepth: number): JsonFault | null => {
+  const levels: Array<Level> = []
+  const fault = (reason: JsonFaultReason, message: string): JsonFault => ({ reason, message, path: pathOf(levels) })
+  let level: Level | undefined
+  let expectsKey = false
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) {
+      const end = endOfString(text, at)
+      if (end < 0) return null
+      const value = stringAt(text, at, end)
+      if (value === null) return null
+      const isKey = expectsKey && level?.keys != null
+      if (isKey && level !== undefined) level.key = value
+      if (!value.isWellFormed()) return fault("invalid_text", "text that is not valid Unicode (half of a surrogate pair)")
+      if (isKey && level?.keys != null) {
+        if (level.keys.has(value)) return fault("duplicate_key", "the same key stands twice in one object")
+        level.keys.add(value)
+        expectsKey = false
+      }
+      at = end
+    } else if (code === COMMA) {
+      if (level === undefined) return null
+      if (level.keys !== null) expectsKey = true
+      else level.key = (level.key as number) + 1
+    } else if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+      if (levels.length === maxDepth) return fault("too_deep", `nested deeper than ${maxDepth} levels`)
+      expectsKey = code === OPEN_OBJECT
+      level = expectsKey ? { keys: new Set(), key: "" } : { keys: null, key: 0 }
+      levels.push(level)
+    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+      levels.pop()
+      level = levels[levels.length - 1]
+      expectsKey = false
+    } else if (code === MINUS || (code >= 48 && code <= 57)) {
+      const end = endOfNumber(text, at)
+      const message = numberFault(text, at, end)
+      if (message !== null) return fault("number_out_of_range", message)
+      at = end - 1
+    } else if (code === COLON) {
+      expectsKey = false
+    }
+  }
+  return null
+}
+
+const endOfString = (text: string, start: number): number => {
+  let end = text.indexOf('"', start + 1)
+  while (end > 0) {
+    let slashes = 0
+    while (text.charCodeAt(end - 1 - slashes) === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return end
+    end = text.indexOf('"', end + 1)
+  }
+  return -1
+}
+
+const stringAt = (text: string, start: number, end: number): string | null => {
+  const raw = text.slice(start + 1, end)
+  if (!raw.includes("\\")) return raw
+  try {
+    return JSON.parse(text.slice(start, end + 1)) as string
+  } catch {
+    return null
+  }
+}
+
+const endOfNumber = (text: string, start: number): number => {
+  let end = start + 1
+  for (; end < text.length; end++) {
+    const code = text.charCodeAt(end)
+    const isNumberPart = (code >= 48 && code <= 57) || code === 46 || code === 101 || code === 69 || code === 43 || code === MINUS
+    if (!isNumberPart) break
+  }
+  return end
+}
+
+const numberFault = (text: string, start: number, end: number): string | null => {
+  // Fewer than 16 characters and no exponent: always exact.
+  const token = text.slice(start, end)
+  const isWhole = !/[.eE]/.test(token)
+  if (token.length < 16 && !/[eE]/.test(token)) return null
+  const value = Number(token)
+  if (Number.isNaN(value)) return null
+  if (!Number.isFinite(value)) return "a number too large for a double"
+  return isWhole && !Number.isSafeInteger(value) ? "an integer beyond ±(2^53−1): send it as text" : null
+}
+
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
+
+const pathOf = (levels: ReadonlyArray<Level>): string =>
+  levels.reduce((path, { key }) => path + step(key), "$")
+
+const step = (key: string | number): string =>
+  typeof key === "string" && IDENTIFIER.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`
+
+/** Checks a value that did not come from JSON text (a TypeScript caller's): null when it is JSON within the limits. */
+export const check = (value: unknown, maxDepth = MAX_DEPTH): JsonFault | null => checkAt(value, "$", 0, maxDepth)
+
+const checkAt = (value: unknown, path: string, depth: number, maxDepth: number): JsonFault | null => {
+  const fault = (reason: JsonFaultReason, message: string): JsonFault => ({ reason, path, message })
+  switch (typeof value) {
+    case "boolean":
+      return null
+    case "number":
+      return Number.isFinite(value) ? null : fault("number_out_of_range", "NaN and infinities are not JSON")
+    case "string":
+      return value.isWellFormed()
+        ? null
+        : fault("invalid_text", "text that is not valid Unicode (half of a surrogate pair)")
+    case "object":
+      break
+    default:
+      return fault("syntax", `a value of type ${typeof value} is not JSON`)
+  }
+  if (value === null) return null
+  if (depth === maxDepth) return fault("too_deep", `nested deeper than ${maxDepth} levels`)
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const found = checkAt(value[index], path + step(index), depth + 1, maxDepth)
+      if (found !== null) return found
+    }
+    return null
+  }
+  const prototype = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) return fault("syntax", "an object with a class is not JSON")
+  for (const key of Object.keys(value)) {
+    if (!key.isWellFormed()) return fault("invalid_text", "a key that is not valid Unicode")
+    const found = checkAt((value as Record<string, unknown>)[key], path + step(key), depth + 1, maxDepth)
+    if (found !== null) return found
+  }
+  return null
+}
