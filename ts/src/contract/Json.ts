@@ -85,7 +85,8 @@ const scan = (text: string, maxDepth: number): JsonFault | null => {
       if (value === null) return null
       const isKey = expectsKey && level?.keys != null
       if (isKey && level !== undefined) level.key = value
-      if (!value.isWellFormed()) return fault("invalid_text", "text that is not valid Unicode (half of a surrogate pair)")
+      if (!value.isWellFormed())
+        return fault("invalid_text", "text that is not valid Unicode (half of a surrogate pair)")
       if (isKey && level?.keys != null) {
         if (level.keys.has(value)) return fault("duplicate_key", "the same key stands twice in one object")
         level.keys.add(value)
@@ -142,7 +143,8 @@ const endOfNumber = (text: string, start: number): number => {
   let end = start + 1
   for (; end < text.length; end++) {
     const code = text.charCodeAt(end)
-    const isNumberPart = (code >= 48 && code <= 57) || code === 46 || code === 101 || code === 69 || code === 43 || code === MINUS
+    const isNumberPart =
+      (code >= 48 && code <= 57) || code === 46 || code === 101 || code === 69 || code === 43 || code === MINUS
     if (!isNumberPart) break
   }
   return end
@@ -161,8 +163,7 @@ const numberFault = (text: string, start: number, end: number): string | null =>
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
-const pathOf = (levels: ReadonlyArray<Level>): string =>
-  levels.reduce((path, { key }) => path + step(key), "$")
+const pathOf = (levels: ReadonlyArray<Level>): string => levels.reduce((path, { key }) => path + step(key), "$")
 
 const step = (key: string | number): string =>
   typeof key === "string" && IDENTIFIER.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`
