@@ -10,6 +10,7 @@ export const HOST_RECOVERY_SCHEMA = "loopx_turn_host_recovery_v0"
 export const SETTLEMENT_PLAN_SCHEMA = "quota_settlement_plan_v1"
 export const SETTLEMENT_IDENTITY_TODO_SCHEMA = "quota_settlement_identity_v0"
 export const SETTLEMENT_IDENTITY_SCOPED_SCHEMA = "quota_settlement_identity_v1"
+export const SESSION_BINDING_SCHEMA = "loopx_turn_session_binding_v0"
 export const TASK_ORCHESTRATION_SCHEMA = "task_orchestration_contract_v2"
 
 /** The transaction phases, in order. */

@@ -100,7 +100,8 @@ export const boundToWork = (identity: SettlementIdentity, envelope: JsonObject):
   )
 }
 
-const selectedTodo = (envelope: JsonObject): string | null => {
+/** The todo that the envelope selects as the work of the turn; null when there is none. */
+export const selectedTodo = (envelope: JsonObject): string | null => {
   const contract = asObject(get(envelope, "task_orchestration_contract"))
   if (get(contract, "schema_version") === TASK_ORCHESTRATION_SCHEMA && get(contract, "mode") === "adaptive") {
     const primary = get(contract, "primary_todo_id")
