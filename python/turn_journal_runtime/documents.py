@@ -1,0 +1,102 @@
+"""The documents of the contract as plain, typed dicts: turn-journal.md, sections 3 to 6.
+
+`turn_journal_runtime.models` has the same as pydantic models, for those who want attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NotRequired, TypeAlias, TypedDict
+
+LOOPX_TURN_JOURNAL_SCHEMA_VERSION: Final = "loopx_turn_journal_v0"
+TURN_JOURNAL_INSPECTION_SCHEMA_VERSION: Final = "loopx_turn_journal_inspection_v1"
+
+#: A journal: open, so that unknown fields are kept.
+Journal: TypeAlias = dict[str, Any]
+
+
+class RecoveryCheck(TypedDict):
+    """One check that took part in a recovery decision."""
+
+    kind: Literal["journal_consistency", "host_retry_policy", "host_session_binding", "prepared_effect_readback"]
+    outcome: Literal["passed", "failed", "required"]
+    reason: NotRequired[str]
+    step_kind: NotRequired[str]
+
+
+class RecoveryDecision(TypedDict):
+    """Whether a turn may go on, from where, and why."""
+
+    schema_version: str
+    action: Literal["continue", "return_existing", "blocked"]
+    can_continue: bool
+    resume_from: str | None
+    reinvoke_host: bool
+    reason: str
+    retry_failed: bool
+    checks: list[RecoveryCheck]
+
+
+class RecoveryOutcome(TypedDict):
+    """What a recovery had done when its audit was written."""
+
+    status: Literal["started", "finished"]
+    journal_status: str
+    completed_phases: list[str]
+    host_invoked: bool | None
+
+
+class RecoveryAudit(TypedDict):
+    """The last recovery: what was planned and what was done."""
+
+    schema_version: str
+    planned: RecoveryDecision
+    actual: RecoveryOutcome
+
+
+class RecordedEffects(TypedDict):
+    """What the original turn is known to have done; None: not known."""
+
+    host_invoked: bool | None
+    state_written: bool | None
+    quota_spent: bool | None
+    scheduler_acknowledged: bool | None
+
+
+class Inspection(TypedDict):
+    """What the core says of a journal."""
+
+    ok: Literal[True]
+    schema_version: str
+    decision: Literal["replay_legal", "replay_blocked"]
+    journal_status: str
+    replay_legal: bool
+    goal_matches: bool
+    owner_matches: bool
+    turn_key_matches: bool
+    phases_form_ordered_prefix: bool
+    completed_phases: list[str]
+    tombstone_retained: bool
+    violations: list[str]
+    journal_consistent: bool
+    recovery_decision: RecoveryDecision
+    last_recovery: RecoveryAudit | None
+    recorded_effects: RecordedEffects
+    effects: list[Any]
+
+
+class WriteResult(TypedDict):
+    """An acknowledged write: it stands, whatever happens next."""
+
+    ok: Literal[True]
+    appended: bool
+    replayed: bool
+    effect_id: str | None
+    operation_id: str
+
+
+class StoredJournal(TypedDict):
+    """A journal as it is stored, or as it was at a transition."""
+
+    journal: Journal
+    operation_id: str
+    seq: int | None

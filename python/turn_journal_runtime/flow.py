@@ -1,0 +1,106 @@
+"""One conversation with the core and the user's callables, written once and driven by a thread or by an event loop.
+
+A flow is a generator that yields what it needs (`Call` the core, `Ask` a callable) and returns its result. `run` drives
+it for sync callers, `run_async` for asyncio, so that no rule of a conversation is written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from .bridge import AsyncRuntimeClient, RuntimeClient
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """A method of the core, answered with its result."""
+
+    method: str
+    params: dict[str, Any]
+
+
+class Ask(NamedTuple):
+    """A callable of the user, sync or async, answered with what it returns or raises."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
+Flow: TypeAlias = Generator[Call | Ask, Any, T]
+
+
+def run(flow: Flow[T], client: RuntimeClient, timeout: float | None = None) -> T:
+    """Drives a flow to its result in the calling thread."""
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer = client.call(*step, timeout=timeout) if isinstance(step, Call) else _ask(step)
+            except BaseException as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_async(flow: Flow[T], client: AsyncRuntimeClient, timeout: float | None = None) -> T:  # noqa: ASYNC109
+    """Drives a flow to its result without blocking the event loop; sync callables run in a thread."""
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer = await (client.call(*step, timeout=timeout) if isinstance(step, Call) else _ask_async(step))
+            except BaseException as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _ask(step: Ask) -> Any:
+    answer = step.function(*step.arguments)
+    return wait_for(answer) if inspect.isawaitable(answer) else answer
+
+
+async def _ask_async(step: Ask) -> Any:
+    if inspect.iscoroutinefunction(step.function):
+        return await step.function(*step.arguments)
+    answer = await asyncio.to_thread(step.function, *step.arguments)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def wait_for(awaitable: Any) -> Any:
+    """Waits for an async callable's answer in a sync call, also where an event loop is running in this thread."""
+
+    async def wait() -> Any:
+        return await awaitable
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(wait())
+    outcome: list[Any] = []
+
+    def in_thread() -> None:
+        try:
+            outcome.append((True, asyncio.run(wait())))
+        except BaseException as error:
+            outcome.append((False, error))
+
+    thread = threading.Thread(target=in_thread, name="turn-journal-wait")
+    thread.start()
+    thread.join()
+    succeeded, value = outcome[0]
+    if succeeded:
+        return value
+    raise value
