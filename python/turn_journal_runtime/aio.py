@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNSET",
     "assess_failed_turn_retry_request",
+    "build_host_failure_record",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
     "interpret_turn_journal_projection",
@@ -145,3 +146,10 @@ async def reconcile_failed_turn_session_request(
     """The request that resumes a live session, once its binding is the turn's; see `turn_journal_runtime`."""
     flow = sessions.reconciliation_flow(request, session_binding)
     return sessions.resolved_request(await run_async(flow, client or default_async_client()))
+
+
+async def build_host_failure_record(
+    kind: str, *, attempt: int, client: AsyncRuntimeClient | None = None
+) -> dict[str, Any]:
+    """The `host_failure` of a journal, with what the retry policy says of it; see `turn_journal_runtime`."""
+    return await run_async(sessions.host_failure_flow(kind, attempt), client or default_async_client())

@@ -6,7 +6,7 @@ The core decides; these functions run the caller's binding resolver, which lives
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from .bridge import default_client
 from .errors import TurnJournalError
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 #: Answers with the binding of the live session of a turn envelope, or None.
 SessionBindingResolver: TypeAlias = Callable[
-    [Mapping[str, Any]], Mapping[str, Any] | None | Awaitable[Mapping[str, Any] | None]
+    [Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None
 ]
+
+
+HOST_RECOVERY_SCHEMA_VERSION: Final = "loopx_turn_host_recovery_v0"
 
 
 class FailedTurnSessionRecoveryError(TurnJournalError, ValueError):
@@ -126,7 +129,7 @@ def reconcile_failed_turn_retry_request(
         client: The runtime to ask; the default one when None.
 
     Raises:
-        FailedTurnSessionRecoveryError: The retry is refused; `reason` says why, an exception of the resolver is chained.
+        FailedTurnSessionRecoveryError: The retry is refused; `reason` says why, and the resolver's exception is chained.
 
     Specified in session-recovery.md, section 2.
     """
@@ -156,3 +159,41 @@ def reconcile_failed_turn_session_request(
     Specified in session-recovery.md, section 2.
     """
     return resolved_request(run(reconciliation_flow(request, session_binding), client or default_client()))
+
+
+def build_host_recovery_record(kind: Literal["resume_session"] = "resume_session") -> dict[str, str]:
+    """The `host_recovery` of a journal whose host failed and left its session alive.
+
+    Args:
+        kind: How to recover; `resume_session` is the one kind there is.
+
+    Raises:
+        ValueError: Another kind.
+
+    Specified in session-recovery.md, section 1.
+    """
+    if kind != "resume_session":
+        raise ValueError("A host recovery is of kind 'resume_session'; leave the record out for any other failure.")
+    return {"schema_version": HOST_RECOVERY_SCHEMA_VERSION, "kind": kind}
+
+
+def host_failure_flow(kind: str, attempt: int) -> Flow[dict[str, Any]]:
+    """Asks the core for the record of a host failure: it owns the retry policy."""
+    record: dict[str, Any] = yield Call("session_recovery.host_failure", {"kind": kind, "attempt": attempt})
+    return record
+
+
+def build_host_failure_record(kind: str, *, attempt: int, client: RuntimeClient | None = None) -> dict[str, Any]:
+    """The `host_failure` of a journal, with what the retry policy says of another attempt.
+
+    Args:
+        kind: One of the host failure kinds, such as `rate_limited` or `transport_lost`.
+        attempt: Which attempt failed, counted from 1; the journal's `host_attempt_count`.
+        client: The runtime to ask; the default one when None.
+
+    Raises:
+        InvalidJournalError: An unknown kind or an attempt below 1.
+
+    Specified in turn-journal.md, section 5.
+    """
+    return run(host_failure_flow(kind, attempt), client or default_client())

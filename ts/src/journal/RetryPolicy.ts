@@ -1,4 +1,5 @@
 /** How often and how soon a failed host may be tried again: turn-journal.md section 5, "Host retry policy". */
+import type { HostFailure, HostFailureKind } from "../contract/HostFailure.ts"
 import type { JsonObject, JsonValue } from "../contract/Json.ts"
 import { isObject } from "../contract/Json.ts"
 import { HOST_FAILURE_SCHEMA } from "../contract/Names.ts"
@@ -23,9 +24,7 @@ export const HOST_FAILURES = {
   session_missing: null,
   transport_lost: { maxAttempts: 3, firstBackoffSeconds: 10 },
   unknown: null
-} as const satisfies Record<string, Retry | null>
-
-export type HostFailureKind = keyof typeof HOST_FAILURES
+} as const satisfies Record<HostFailureKind, Retry | null>
 
 const MAX_BACKOFF_SECONDS = 300
 
@@ -35,9 +34,9 @@ export const isHostFailureKind = (kind: JsonValue | undefined): kind is HostFail
   isText(kind) && Object.hasOwn(HOST_FAILURES, kind)
 
 /** The record that a failure of that kind leaves, at that attempt (counted from 1). */
-export const hostFailureRecord = (kind: HostFailureKind, attempt: number): JsonObject => {
+export const hostFailureRecord = (kind: HostFailureKind, attempt: number): HostFailure => {
   const retry = retryOf(kind)
-  const record = { schema_version: HOST_FAILURE_SCHEMA, kind, attempt, retryable: retry !== null }
+  const record: HostFailure = { schema_version: HOST_FAILURE_SCHEMA, kind, attempt, retryable: retry !== null }
   if (retry === null) return record
   return {
     ...record,
