@@ -73,7 +73,11 @@ interface Level {
 /** Looks for faults that `JSON.parse` does not report; on malformed text it stops early and leaves it to the parser. */
 const scan = (text: string, maxDepth: number): JsonFault | null => {
   const levels: Array<Level> = []
-  const fault = (reason: JsonFaultReason, message: string): JsonFault => ({ reason, message, path: pathOf(levels) })
+  const fault = (reason: JsonFaultReason, message: string): JsonFault => ({
+    reason,
+    message,
+    path: pathOf(levels.map(({ key }) => key))
+  })
   let level: Level | undefined
   let expectsKey = false
   for (let at = 0; at < text.length; at++) {
@@ -163,7 +167,9 @@ const numberFault = (text: string, start: number, end: number): string | null =>
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
-const pathOf = (levels: ReadonlyArray<Level>): string => levels.reduce((path, { key }) => path + step(key), "$")
+/** A place in a document as text. */
+export const pathOf = (keys: ReadonlyArray<string | number>): string =>
+  keys.reduce<string>((path, key) => path + step(key), "$")
 
 const step = (key: string | number): string =>
   typeof key === "string" && IDENTIFIER.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`

@@ -1,12 +1,22 @@
 /** Parameters and results of the protocol's methods on one journal: runtime.md section 2. */
 import * as Schema from "effect/Schema"
+import type { JsonValue } from "./Json.ts"
 import { RecoveryCheck } from "./Recovery.ts"
 
 /** The version of the protocol itself; a client of another one is refused at the start. */
 export const PROTOCOL_VERSION = 1
 
-/** A journal as a caller hands it in: any JSON; what is wrong with it is the rules' business. */
-export const JournalDocument = Schema.Json.annotate({ identifier: "JournalDocument" })
+/**
+ * A journal as a caller hands it in: any JSON; what is wrong with it is the rules' business. It was read by the strict
+ * parser, so it is not walked a second time here: that costs as much as the rules themselves.
+ */
+export const JournalDocument = Schema.declare((_): _ is JsonValue => true, {
+  identifier: "JournalDocument",
+  toCodecJson: () => undefined
+})
+
+/** No parameters at all. (An empty Struct is TypeScript's `{}`: everything but null.) */
+export const NoParams = Schema.Record(Schema.String, Schema.Never)
 
 const Question = {
   goal_id: Schema.String,
@@ -65,7 +75,6 @@ export const Ready = Schema.Struct({
 }).annotate({ identifier: "Ready" })
 export type Ready = typeof Ready.Type
 
-export const InfoParams = Schema.Struct({})
 export const Info = Schema.Struct({
   ...Ready.fields,
   limits: Schema.Struct({
@@ -76,5 +85,4 @@ export const Info = Schema.Struct({
 }).annotate({ identifier: "Info" })
 export type Info = typeof Info.Type
 
-export const ShutdownParams = Schema.Struct({})
 export const ShutdownResult = Schema.Struct({ ok: Schema.Literal(true) }).annotate({ identifier: "ShutdownResult" })
