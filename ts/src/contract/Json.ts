@@ -30,16 +30,20 @@ export const isObject = (value: unknown): value is JsonObject =>
 
 /** Parses JSON text, refusing what another JSON reader could read differently. */
 export const parse = (text: string, maxDepth = MAX_DEPTH): Result.Result<JsonValue, JsonFault> => {
-  const fault = scan(text, maxDepth)
+  const members = membersOf(text, maxDepth)
+  const fault = members === null ? scan(text, maxDepth) : null
   if (fault !== null) return Result.fail(fault)
   try {
-    return Result.succeed(JSON.parse(text) as JsonValue)
+    const value = JSON.parse(text) as JsonValue
+    const duplicate = members === null || members === keysIn(value) ? null : scan(text, maxDepth)
+    return duplicate === null ? Result.succeed(value) : Result.fail(duplicate)
   } catch (error) {
     return Result.fail({ reason: "syntax", path: "$", message: (error as SyntaxError).message })
   }
 }
 
-const LONG_INTEGER = /\d{16}/
+/** Where a long integer may stand; a text that looks like one costs only time. */
+const LONG_INTEGER = /(?:^|[:,[])-?\d{16}/
 
 /**
  * Writes compact JSON. Whole doubles beyond ±(2^53−1) are written with an exponent, so that every reader takes them for
@@ -63,14 +67,71 @@ const OPEN_ARRAY = 91
 const CLOSE_ARRAY = 93
 const COMMA = 44
 const MINUS = 45
+const POINT = 46
 const BACKSLASH = 92
+const LETTER_E = 101
+const LOWER_CASE = 32
+
+/** Every whole number of so many digits is exact. */
+const EXACT_DIGITS = 15
+const HALF_PAIR = /\\u[dD][89a-fA-F]/
+
+const isDigit = (code: number): boolean => code >= 48 && code <= 57
+
+/**
+ * The quick look at a text: how many members its objects have. When `JSON.parse` keeps as many, no key stood twice.
+ * Null when something asks for the careful look: a number that may not be exact, deep nesting, half a surrogate pair.
+ */
+const membersOf = (text: string, maxDepth: number): number | null => {
+  if (!text.isWellFormed() || (text.includes("\\u") && HALF_PAIR.test(text))) return null
+  let members = 0
+  let depth = 0
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === QUOTE) {
+      at = endOfString(text, at)
+      if (at < 0) return null
+    } else if (code === COLON) {
+      members++
+    } else if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+      if (++depth > maxDepth) return null
+    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+      depth--
+    } else if (isDigit(code)) {
+      const isFraction = text.charCodeAt(at - 1) === POINT
+      const start = at
+      let next = text.charCodeAt(at + 1)
+      while (isDigit(next)) next = text.charCodeAt(++at + 1)
+      if ((next | LOWER_CASE) === LETTER_E || (!isFraction && at - start >= EXACT_DIGITS)) return null
+    }
+  }
+  return members
+}
+
+/** How many keys the objects in a value have, together. */
+const keysIn = (value: JsonValue): number => {
+  let keys = 0
+  if (Array.isArray(value)) {
+    for (const item of value) if (isContainer(item)) keys += keysIn(item)
+  } else if (isObject(value)) {
+    for (const key in value) {
+      keys++
+      const item = value[key]
+      if (isContainer(item)) keys += keysIn(item)
+    }
+  }
+  return keys
+}
+
+const isContainer = (value: unknown): value is JsonObject | ReadonlyArray<JsonValue> =>
+  typeof value === "object" && value !== null
 
 interface Level {
   readonly keys: Set<string> | null
   key: string | number
 }
 
-/** Looks for faults that `JSON.parse` does not report; on malformed text it stops early and leaves it to the parser. */
+/** The careful look, for faults that `JSON.parse` does not report and their place; on malformed text it stops early and leaves it to the parser. */
 const scan = (text: string, maxDepth: number): JsonFault | null => {
   const levels: Array<Level> = []
   const fault = (reason: JsonFaultReason, message: string): JsonFault => ({
@@ -110,9 +171,9 @@ const scan = (text: string, maxDepth: number): JsonFault | null => {
       levels.pop()
       level = levels[levels.length - 1]
       expectsKey = false
-    } else if (code === MINUS || (code >= 48 && code <= 57)) {
+    } else if (code === MINUS || isDigit(code)) {
       const end = endOfNumber(text, at)
-      const message = numberFault(text, at, end)
+      const message = numberFault(text.slice(at, end))
       if (message !== null) return fault("number_out_of_range", message)
       at = end - 1
     } else if (code === COLON) {
@@ -143,26 +204,21 @@ const stringAt = (text: string, start: number, end: number): string | null => {
   }
 }
 
+const NUMBER_PART = /[-+.\deE]/
+
 const endOfNumber = (text: string, start: number): number => {
   let end = start + 1
-  for (; end < text.length; end++) {
-    const code = text.charCodeAt(end)
-    const isNumberPart =
-      (code >= 48 && code <= 57) || code === 46 || code === 101 || code === 69 || code === 43 || code === MINUS
-    if (!isNumberPart) break
-  }
+  while (NUMBER_PART.test(text.charAt(end))) end++
   return end
 }
 
-const numberFault = (text: string, start: number, end: number): string | null => {
-  // Fewer than 16 characters and no exponent: always exact.
-  const token = text.slice(start, end)
-  const isWhole = !/[.eE]/.test(token)
-  if (token.length < 16 && !/[eE]/.test(token)) return null
+const WHOLE = /^-?\d+$/
+
+const numberFault = (token: string): string | null => {
   const value = Number(token)
   if (Number.isNaN(value)) return null
   if (!Number.isFinite(value)) return "a number too large for a double"
-  return isWhole && !Number.isSafeInteger(value) ? "an integer beyond ±(2^53−1): send it as text" : null
+  return WHOLE.test(token) && !Number.isSafeInteger(value) ? "an integer beyond ±(2^53−1): send it as text" : null
 }
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/

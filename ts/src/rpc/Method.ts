@@ -42,7 +42,7 @@ export const make = <P extends Schema.ConstraintDecoder<unknown>, A extends Sche
   { params, result, journal }: Messages<P, A>,
   handler: (params: P["Type"]) => Effect.Effect<A["Type"], CoreError, R>
 ): Method<R> => {
-  const decode = SchemaParser.decodeUnknownResult(params, { onExcessProperty: "error" })
+  const decode = closedDecoder(params)
   return {
     name,
     params,
@@ -59,6 +59,28 @@ export const make = <P extends Schema.ConstraintDecoder<unknown>, A extends Sche
       return handler(decoded.success)
     }
   }
+}
+
+/**
+ * Decodes, and refuses keys that the schema does not name. The parser has an option for that which takes it off its
+ * fast path; so the option is asked only when the copy that decoding makes has lost something.
+ */
+const closedDecoder = <P extends Schema.ConstraintDecoder<unknown>>(params: P) => {
+  const open = SchemaParser.decodeUnknownResult(params)
+  const closed = SchemaParser.decodeUnknownResult(params, { onExcessProperty: "error" })
+  return (given: Json.JsonValue): Result.Result<P["Type"], SchemaIssue.Issue> => {
+    const decoded = open(given)
+    return Result.isSuccess(decoded) && !isWhole(given, decoded.success) ? closed(given) : decoded
+  }
+}
+
+const isWhole = (given: unknown, copy: unknown): boolean => {
+  if (given === copy || typeof given !== "object" || typeof copy !== "object" || given === null || copy === null) {
+    return true
+  }
+  const keys = Object.keys(copy)
+  if (keys.length !== Object.keys(given).length) return false
+  return keys.every((key) => isWhole((given as Json.JsonObject)[key], (copy as Json.JsonObject)[key]))
 }
 
 /** Compact JSON can be longer than the text it was read from (`1e15`), but never this many times. */
