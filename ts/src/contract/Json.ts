@@ -131,7 +131,10 @@ interface Level {
   key: string | number
 }
 
-/** The careful look, for faults that `JSON.parse` does not report and their place; on malformed text it stops early and leaves it to the parser. */
+/**
+ * The careful look: faults that `JSON.parse` does not report, with their place. On malformed text it stops early and
+ * leaves it to the parser.
+ */
 const scan = (text: string, maxDepth: number): JsonFault | null => {
   const levels: Array<Level> = []
   const fault = (reason: JsonFaultReason, message: string): JsonFault => ({

@@ -1,7 +1,7 @@
 /** Which journal may be stored by itself: turn-journal.md section 6, steps 1 to 3. */
 import * as Result from "effect/Result"
 import { InvalidJournal, JournalConflict } from "../contract/Errors.ts"
-import { isObject, type JsonObject, type JsonValue } from "../contract/Json.ts"
+import { check, isObject, type JsonObject, type JsonValue } from "../contract/Json.ts"
 import { TURN_JOURNAL_SCHEMA } from "../contract/Names.ts"
 import type { TurnAddress } from "./Address.ts"
 import { type Examination, examine } from "./Examination.ts"
@@ -34,15 +34,24 @@ export const admit = (journal: JsonValue, address: TurnAddress | null): Result.R
   }
   const examination = examine(journal, null)
   const refusal = addressRefusal(examination, address) ?? contentRefusal(examination)
-  return refusal === null
-    ? Result.succeed({
-        journal,
-        examination,
-        effectId: examination.effectId,
-        operationId: operationId(journal)
-      })
-    : Result.fail(refusal)
+  if (refusal !== null) return Result.fail(refusal)
+  return Result.map(nameOf(journal), (operationId) => ({
+    journal,
+    examination,
+    effectId: examination.effectId,
+    operationId
+  }))
 }
+
+/** The operation id, or what in the journal canonical JSON cannot carry. */
+const nameOf = (journal: JsonObject): Result.Result<string, InvalidJournal> =>
+  Result.try({
+    try: () => operationId(journal),
+    catch: () => {
+      const fault = check(journal)
+      return snapshotInvalid(`A journal is canonical JSON: ${fault?.message}.`, { path: fault?.path ?? "$" })
+    }
+  })
 
 const addressRefusal = ({ identities }: Examination, address: TurnAddress | null): Refusal | null => {
   if (address === null) return null

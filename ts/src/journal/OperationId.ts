@@ -1,8 +1,7 @@
 /** The name of a journal's content: turn-journal.md section 6. */
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 import type { JsonValue } from "../contract/Json.ts"
 import { canonicalText } from "./Value.ts"
 
 /** `sha256:` and the SHA-256 of the canonical JSON; Python and TypeScript give the same. */
-export const operationId = (journal: JsonValue): string =>
-  `sha256:${createHash("sha256").update(canonicalText(journal), "utf8").digest("hex")}`
+export const operationId = (journal: JsonValue): string => `sha256:${hash("sha256", canonicalText(journal), "hex")}`

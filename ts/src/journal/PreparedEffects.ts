@@ -6,7 +6,9 @@ import { indexOfStep, isPrefix, type PhasePlan } from "./Phases.ts"
 import { asObject, get, has } from "./Value.ts"
 
 const TRANSACTION_STEPS: ReadonlyArray<string> = ["durable_writeback", "quota_spend", TERMINAL_CLOSEOUT]
-const STATUSES: ReadonlyArray<string> = ["in_progress", "failed", "started"]
+const STATUSES: ReadonlyArray<string> = ["in_progress", "failed"]
+/** A plain turn's `started` is in_progress with nothing completed; other turns have no such status. */
+const PLAIN_STATUSES: ReadonlyArray<string> = [...STATUSES, "started"]
 
 export interface PreparedContext {
   readonly plain: boolean
@@ -41,9 +43,8 @@ export const preparedEffects = (journal: JsonObject, context: PreparedContext): 
   if (get(attempt, "status") !== "prepared" || get(attempt, "effect_ref") !== `${context.effectBase}#${step}`) {
     return invalid("prepared_effect_identity_invalid")
   }
-  const { completed, plan } = context
+  const { completed, plain, plan, status } = context
   if (completed.length !== index || !isPrefix(completed, plan.phases)) return invalid("prepared_effect_phase_invalid")
-  // "started" exists for plain turns only, where it means in_progress with nothing completed.
-  if (!STATUSES.includes(context.status)) return invalid("prepared_effect_status_invalid")
+  if (!(plain ? PLAIN_STATUSES : STATUSES).includes(status)) return invalid("prepared_effect_status_invalid")
   return { violation: null, pendingStep: step }
 }

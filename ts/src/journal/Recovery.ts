@@ -1,5 +1,4 @@
 /** Whether a turn may go on, and from where: turn-journal.md section 5. The first rule that applies decides. */
-import type { JsonValue } from "../contract/Json.ts"
 import { RECOVERY_DECISION_SCHEMA } from "../contract/Names.ts"
 import type { RecoveryCheck, RecoveryDecision } from "../contract/Recovery.ts"
 import type { Examination } from "./Examination.ts"
@@ -54,7 +53,7 @@ export const decideRecovery = (examination: Examination, request: RecoveryReques
   }
   if (resumeFrom === null) return decide("blocked", "recovery_phase_unavailable", null)
 
-  const pending = hasPendingAttempt(examination, resumeFrom)
+  const pending = examination.prepared.pendingStep === resumeFrom
   if (pending) checks.push({ kind: "prepared_effect_readback", outcome: "required", step_kind: resumeFrom })
   return decide(
     "continue",
@@ -86,12 +85,3 @@ const sessionBindingCheck = (check: RecoveryCheck | null): RecoveryCheck => {
   const { kind, outcome, reason } = check
   return { kind, outcome, ...(reason === undefined ? {} : { reason }) }
 }
-
-const hasPendingAttempt = ({ journal, prepared }: Examination, phase: string): boolean => {
-  if (prepared.pendingStep !== phase) return false
-  const attempt = asObject(get(asObject(get(journal, "effect_attempts")), phase))
-  return isPending(get(attempt, "status"), get(attempt, "effect_ref"))
-}
-
-const isPending = (status: JsonValue | undefined, effectRef: JsonValue | undefined): boolean =>
-  status === "prepared" && isText(effectRef) && effectRef !== ""
