@@ -1,0 +1,154 @@
+/** One conversation with the core: in memory, or with the built bundle as a process. The tests see no difference. */
+import { spawn } from "node:child_process"
+import { existsSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import { Core, DEFAULT_LIMITS, type Limits } from "../../src/rpc/Core.ts"
+import { Lines } from "../../src/rpc/Lines.ts"
+import type { Method } from "../../src/rpc/Method.ts"
+import { serve } from "../../src/rpc/Server.ts"
+import { type Listener, Wire } from "../../src/rpc/Wire.ts"
+
+export interface Session {
+  readonly send: (bytes: Uint8Array | string) => void
+  /** The next line that the core says, without its newline; null when it says no more. */
+  readonly next: () => Promise<string | null>
+  /** Closes the core's input. */
+  readonly close: () => void
+  /** The exit code, once the core has ended. */
+  readonly ended: Promise<number>
+}
+
+/** What was said and not yet heard. */
+class Mailbox {
+  readonly #lines = new Lines(Number.MAX_SAFE_INTEGER)
+  #closed = false
+  #waiting: Array<() => void> = []
+
+  put(bytes: Uint8Array): void {
+    this.#lines.push(bytes)
+    this.#wake()
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#wake()
+  }
+
+  async next(): Promise<string | null> {
+    for (;;) {
+      const cut = this.#lines.next()
+      if (cut?._tag === "Line") return new TextDecoder("utf-8", { fatal: true }).decode(cut.bytes)
+      if (this.#closed) return null
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    }
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const resolve of waiting) resolve()
+  }
+}
+
+const bytesOf = (bytes: Uint8Array | string): Uint8Array => (typeof bytes === "string" ? Buffer.from(bytes) : bytes)
+
+/** A wire whose peer is this test. */
+export class MemoryWire {
+  readonly heard = new Mailbox()
+  paused = false
+  /** Set to make the peer look busy: what is sent is kept, and the server is told to wait. */
+  busy = false
+  #listener: Listener | undefined
+  #waiting: Array<(() => void) | Uint8Array> = []
+
+  readonly layer = Layer.succeed(Wire, {
+    listen: (listener) => {
+      this.#listener = listener
+      this.#deliver()
+    },
+    pause: () => {
+      this.paused = true
+    },
+    resume: () => {
+      this.paused = false
+      queueMicrotask(() => this.#deliver())
+    },
+    send: (text) => {
+      this.heard.put(Buffer.from(text))
+      return !this.busy
+    },
+    flushed: Effect.void,
+    hungUp: Effect.never
+  })
+
+  say(bytes: Uint8Array | string): void {
+    this.#waiting.push(bytesOf(bytes))
+    this.#deliver()
+  }
+
+  end(): void {
+    this.#waiting.push(() => this.#listener?.end())
+    this.#deliver()
+  }
+
+  catchUp(): void {
+    this.busy = false
+    this.#listener?.drained()
+  }
+
+  #deliver(): void {
+    while (this.#listener !== undefined && !this.paused) {
+      const item = this.#waiting.shift()
+      if (item === undefined) return
+      if (typeof item === "function") item()
+      else this.#listener.chunk(item)
+    }
+  }
+}
+
+export const inMemory = <R>(
+  methods: ReadonlyArray<Method<R | Core>>,
+  services: Layer.Layer<R>,
+  limits: Limits = DEFAULT_LIMITS
+): Session & { readonly wire: MemoryWire } => {
+  const wire = new MemoryWire()
+  const program = Effect.provide(serve(methods), Layer.mergeAll(Core.layer(limits), wire.layer, services))
+  const fiber = Effect.runFork(program)
+  const ended = Effect.runPromise(Fiber.join(fiber)).then(() => {
+    wire.heard.close()
+    return 0
+  })
+  return {
+    wire,
+    send: (bytes) => wire.say(bytes),
+    next: () => wire.heard.next(),
+    close: () => wire.end(),
+    ended
+  }
+}
+
+export const BUNDLE = fileURLToPath(new URL("../../../dist/core.mjs", import.meta.url))
+
+export const overPipes = (...flags: ReadonlyArray<string>): Session & { readonly pid: number } => {
+  if (!existsSync(BUNDLE)) throw new Error(`${BUNDLE} is missing: run \`npm run build\``)
+  const child = spawn(process.execPath, [BUNDLE, "serve", ...flags], { stdio: ["pipe", "pipe", "inherit"] })
+  const heard = new Mailbox()
+  child.stdout.on("data", (bytes: Buffer) => heard.put(bytes))
+  child.stdout.on("end", () => heard.close())
+  // A core that has ended does not take what is sent afterwards.
+  child.stdin.on("error", () => {})
+  return {
+    pid: child.pid ?? -1,
+    send: (bytes) => {
+      child.stdin.write(bytesOf(bytes))
+    },
+    next: () => heard.next(),
+    close: () => {
+      child.stdin.end()
+    },
+    ended: new Promise((resolve) => child.on("close", (code) => resolve(code ?? -1)))
+  }
+}
