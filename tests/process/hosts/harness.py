@@ -1,0 +1,44 @@
+"""Real programs as hosts: how to ask them, and how to see that nothing of them is left."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from turn_journal_runtime.turns.host import HostRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROGRAM = Path(__file__).with_name("host_program.py")
+
+
+def make_request(**changes: object) -> HostRequest:
+    fields: dict[str, object] = {
+        "goal_id": "goal",
+        "agent_id": "agent",
+        "todo_id": "todo",
+        "turn_key": "turn-1",
+        "effect_id": "goal:agent:todo:turn-1",
+        "attempt": 1,
+        "turn_envelope": {"goal_id": "goal"},
+        "session": {"action": "start_new"},
+    }
+    return HostRequest(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come true: {what}"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,195 @@
+"""Programs of every kind as hosts: the right failure, in bounded time and memory, and no process left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.process.hosts.harness import PROGRAM, eventually, is_gone, make_request
+
+from turn_journal_runtime.hosts import SubprocessHost
+from turn_journal_runtime.turns.host import HostFailedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.process
+
+
+def host(mode: str, *arguments: str, timeout: float = 30.0, **settings: Any) -> SubprocessHost:
+    return SubprocessHost([sys.executable, "-S", str(PROGRAM), mode, *arguments], timeout=timeout, **settings)
+
+
+def failure(subject: SubprocessHost) -> HostFailedError:
+    with pytest.raises(HostFailedError) as raised:
+        subject.execute(make_request())
+    return raised.value
+
+
+def pids(notes: Path) -> list[int]:
+    return [int(line) for line in notes.read_text().split()] if notes.exists() else []
+
+
+@pytest.mark.parametrize("mode", ["answer", "deaf", "flood_stderr"])
+def test_one_json_object_is_the_result(mode: str) -> None:
+    assert host(mode).execute(make_request()) == {"result_kind": "validated_progress", "n": 1}
+
+
+def test_the_request_is_one_line_of_json_and_names_the_session() -> None:
+    session = {"action": "resume", "id": "s-1"}
+    result = host("echo").resume("s-1", make_request(session=session, input={"text": "line\nbreak ü"}))
+    assert result["request"]["session"] == session
+    assert result["request"]["input"] == {"text": "line\nbreak ü"}
+    assert result["request"]["effect_id"] == "goal:agent:todo:turn-1"
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("twice", "contract_rejected"),
+        ("half", "contract_rejected"),
+        ("number", "contract_rejected"),
+        ("nan", "contract_rejected"),
+        ("double_key", "contract_rejected"),
+        ("bytes", "contract_rejected"),
+        ("silent", "contract_rejected"),
+        ("flood_stdout", "contract_rejected"),
+        ("exit", "unknown"),
+        ("answer_and_exit", "unknown"),
+        ("signal", "transport_lost"),
+        ("fails_oddly", "unknown"),
+    ],
+)
+def test_each_ending_has_its_kind(mode: str, kind: str) -> None:
+    error = failure(host(mode))
+    assert (error.kind, error.resumable) == (kind, False)
+
+
+def test_a_broken_pipe_is_a_lost_transport() -> None:
+    with pytest.raises(HostFailedError) as raised:
+        host("hang_up").execute(make_request(input="x" * 1_000_000))
+    assert raised.value.kind == "transport_lost"
+
+
+def test_a_host_reports_its_own_failure_and_session() -> None:
+    error = failure(host("fails"))
+    assert (error.kind, error.resumable) == ("rate_limited", True)
+
+
+@pytest.mark.parametrize("mode", ["late", "late_answer", "stubborn"])
+def test_the_deadline_ends_every_program(mode: str) -> None:
+    started = time.monotonic()
+    assert failure(host(mode, timeout=0.5)).kind == "executor_timeout"
+    assert time.monotonic() - started < 20, "the deadline did not end it"
+
+
+def test_a_program_that_cannot_be_started_says_so_without_its_path() -> None:
+    error = failure(SubprocessHost(["/nonexistent/secret-program"]))
+    assert (error.kind, error.details["errno"]) == ("unknown", 2)
+    assert "secret" not in str(error)
+    assert not SubprocessHost(["/nonexistent/secret-program"]).healthcheck()
+
+
+@pytest.mark.parametrize("mode", ["grandchild", "daemon"])
+def test_a_grandchild_that_holds_the_pipe_neither_blocks_nor_survives(mode: str, tmp_path: Path) -> None:
+    notes = tmp_path / "pids"
+    # The deadline is far away: the answer is taken when the program ends, not when its pipes close.
+    assert host(mode, str(notes), timeout=60).execute(make_request())["n"] == 1
+    assert all(is_gone(pid) for pid in pids(notes))
+
+
+def test_at_the_deadline_the_whole_family_is_gone(tmp_path: Path) -> None:
+    notes = tmp_path / "pids"
+    subject = host("family", str(notes), timeout=2)
+    assert failure(subject).kind == "executor_timeout"
+    assert len(pids(notes)) == 3
+    assert all(is_gone(pid) for pid in pids(notes))
+
+
+@pytest.mark.parametrize("how", ["close", "interrupt"])
+def test_a_cancelled_program_is_gone_when_execute_returns(how: str, tmp_path: Path) -> None:
+    notes = tmp_path / "pids"
+    subject = host("family", str(notes), timeout=60)
+    failures: list[HostFailedError] = []
+    thread = threading.Thread(target=lambda: failures.append(failure(subject)))
+    thread.start()
+    eventually(lambda: len(pids(notes)) == 3, "the family is up")
+    if how == "close":
+        subject.close()
+    else:
+        subject.interrupt(make_request())
+    thread.join(20)
+    assert [error.kind for error in failures] == ["transport_lost"]
+    assert all(is_gone(pid) for pid in pids(notes))
+
+
+def test_output_without_end_takes_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        failure(host("flood_stdout"))
+        host("flood_stderr").execute(make_request())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 1024 * 1024, f"{peak} bytes were held at once"
+
+
+PARENT = """
+import os, sys, threading, time
+sys.path.insert(0, {root!r})
+from tests.process.hosts.harness import make_request
+from turn_journal_runtime.hosts import SubprocessHost
+subject = SubprocessHost([sys.executable, "-S", {program!r}, "family", {notes!r}], timeout=600)
+threading.Thread(target=subject.execute, args=(make_request(),)).start()
+while not (os.path.exists({notes!r}) and open({notes!r}).read().count("\\n") == 3):
+    time.sleep(0.02)
+if {forking!r} and os.fork() == 0:
+    # It holds every pipe of its parent, also the one whose end tells the guardian of its death.
+    open({bystander!r}, "w").write(str(os.getpid()))
+    time.sleep(600)
+open({ready!r}, "w").close()
+"""
+
+
+@pytest.mark.parametrize("forking", [False, True])
+def test_when_the_parent_is_killed_nothing_outlives_it(forking: bool, tmp_path: Path) -> None:
+    notes, ready, bystander = (tmp_path / name for name in ("pids", "ready", "bystander"))
+    names = {"notes": str(notes), "ready": str(ready), "bystander": str(bystander)}
+    code = PARENT.format(root=str(PROGRAM.parents[3]), program=str(PROGRAM), forking=forking, **names)
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        eventually(lambda: ready.exists() and bool(pids(bystander)) == forking, "the family is up")
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+        eventually(lambda: all(is_gone(pid) for pid in pids(notes)), "the family is gone")
+        assert len(pids(notes)) == 3
+    finally:
+        for pid in pids(bystander):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path) -> None:
+    import psutil
+
+    notes = tmp_path / "pids"
+    subject = host("family", str(notes), timeout=60)
+    failures: list[HostFailedError] = []
+    thread = threading.Thread(target=lambda: failures.append(failure(subject)))
+    thread.start()
+    eventually(lambda: len(pids(notes)) == 3, "the family is up")
+    program = pids(notes)[2]
+    guardian = psutil.Process(program).ppid()
+    os.kill(guardian, signal.SIGKILL)
+    thread.join(20)
+    assert [error.kind for error in failures] == ["transport_lost"]
+    eventually(lambda: is_gone(program), "the program is gone")
+    for pid in pids(notes):
+        if not is_gone(pid):
+            os.kill(pid, signal.SIGKILL)
