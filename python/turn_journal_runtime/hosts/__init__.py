@@ -1,5 +1,7 @@
 """Host adapters: ways to run the agent program that does a turn's work."""
 
+from .claude import ClaudeCliHost
+from .codex import CodexCliHost
 from .subprocess_host import SubprocessHost
 
-__all__ = ["SubprocessHost"]
+__all__ = ["ClaudeCliHost", "CodexCliHost", "SubprocessHost"]
