@@ -2,6 +2,8 @@
 import { spawn } from "node:child_process"
 import { existsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -80,9 +82,14 @@ export class MemoryWire {
       this.heard.put(Buffer.from(text))
       return !this.busy
     },
-    flushed: Effect.void,
-    hungUp: Effect.never
+    flushed: Effect.suspend(() => (this.busy ? Effect.never : Effect.void)),
+    hungUp: Effect.suspend(() => Deferred.await(this.#hungUp))
   })
+  readonly #hungUp = Deferred.makeUnsafe<void>()
+
+  hangUp(): void {
+    Deferred.doneUnsafe(this.#hungUp, Effect.void)
+  }
 
   say(bytes: Uint8Array | string): void {
     this.#waiting.push(bytesOf(bytes))
@@ -112,11 +119,11 @@ export class MemoryWire {
 export const inMemory = <R>(
   methods: ReadonlyArray<Method<R | Core>>,
   services: Layer.Layer<R>,
-  limits: Limits = DEFAULT_LIMITS
+  { limits = DEFAULT_LIMITS, context = Context.empty() }: { limits?: Limits; context?: Context.Context<never> } = {}
 ): Session & { readonly wire: MemoryWire } => {
   const wire = new MemoryWire()
   const program = Effect.provide(serve(methods), Layer.mergeAll(Core.layer(limits), wire.layer, services))
-  const fiber = Effect.runFork(program)
+  const fiber = Effect.runForkWith(context)(program)
   const ended = Effect.runPromise(Fiber.join(fiber)).then(() => {
     wire.heard.close()
     return 0

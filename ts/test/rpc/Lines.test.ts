@@ -1,0 +1,66 @@
+import { assert, it } from "@effect/vitest"
+import { type Cut, Lines } from "../../src/rpc/Lines.ts"
+import { randomBytes } from "../RandomJson.ts"
+import { Dice, SEED, SOAK } from "../Seed.ts"
+
+const all = (lines: Lines): ReadonlyArray<Cut> => {
+  const cuts: Array<Cut> = []
+  for (let cut = lines.next(); cut !== undefined; cut = lines.next()) cuts.push(cut)
+  return cuts
+}
+
+const shown = (cut: Cut): string => {
+  const bytes = cut._tag === "Line" ? cut.bytes : cut.head
+  return `${cut._tag} ${Buffer.from(bytes).toString("latin1")}`
+}
+
+it(`cuts the same lines however the bytes come, seed ${SEED}`, () => {
+  const dice = new Dice(SEED)
+  const limit = 20
+  for (let times = SOAK ? 200_000 : 5_000; times > 0; times--) {
+    const bytes = randomBytes(dice, dice.below(200)).map((byte) => (byte < 40 ? 10 : byte))
+    const expected = Buffer.from(bytes)
+      .toString("latin1")
+      .split("\n")
+      .filter((line, index, lines) => line !== "" || index < lines.length - 1)
+      .map((line) => (line.length > limit ? "TooLong" : `Line ${line}`))
+    const lines = new Lines(limit)
+    const cuts: Array<Cut> = []
+    for (let at = 0; at < bytes.length; ) {
+      const end = at + 1 + dice.below(30)
+      lines.push(bytes.subarray(at, end))
+      if (dice.chance(0.7)) cuts.push(...all(lines))
+      at = end
+    }
+    cuts.push(...all(lines))
+    const rest = lines.rest()
+    if (rest !== undefined) cuts.push(rest)
+    const found = cuts.map((cut) => (cut._tag === "Line" ? shown(cut) : cut._tag))
+    assert.deepEqual(found, expected)
+  }
+})
+
+it("reports a line that is too long before its end, keeps its head and drops the rest", () => {
+  const lines = new Lines(10)
+  lines.push(Buffer.from("0123456"))
+  assert.deepEqual(all(lines), [])
+  lines.push(Buffer.from("789ab"))
+  assert.deepEqual(all(lines).map(shown), ["TooLong 0123456789ab"])
+  for (let times = 0; times < 1000; times++) lines.push(Buffer.from("more of it"))
+  assert.deepEqual(all(lines), [])
+  lines.push(Buffer.from("end\nnext\n"))
+  assert.deepEqual(all(lines).map(shown), ["Line next"])
+})
+
+it("takes a line of exactly the limit", () => {
+  const lines = new Lines(4)
+  lines.push(Buffer.from("1234\n12345\n"))
+  assert.deepEqual(all(lines).map(shown), ["Line 1234", "TooLong 12345"])
+})
+
+it("says nothing of an end without bytes before it", () => {
+  const lines = new Lines(4)
+  lines.push(Buffer.from("a\n"))
+  assert.deepEqual(all(lines).map(shown), ["Line a"])
+  assert.isUndefined(lines.rest())
+})
