@@ -139,12 +139,36 @@ export const inMemory = <R>(
 
 export const BUNDLE = fileURLToPath(new URL("../../../dist/core.mjs", import.meta.url))
 
-export const overPipes = (...flags: ReadonlyArray<string>): Session & { readonly pid: number } => {
+export interface ProcessSession extends Session {
+  readonly pid: number
+  /** Stops listening to what the core says. */
+  readonly hangUp: () => void
+  readonly stderr: () => string
+}
+
+/** `nodeFlags` stand before the bundle, `late` keeps what the core says in its pipe until `next` asks for it. */
+export const overPipes = ({
+  nodeFlags = [],
+  late = false
+}: {
+  nodeFlags?: ReadonlyArray<string>
+  late?: boolean
+} = {}): ProcessSession => {
   if (!existsSync(BUNDLE)) throw new Error(`${BUNDLE} is missing: run \`npm run build\``)
-  const child = spawn(process.execPath, [BUNDLE, "serve", ...flags], { stdio: ["pipe", "pipe", "inherit"] })
+  const child = spawn(process.execPath, [...nodeFlags, BUNDLE, "serve"], { stdio: "pipe" })
   const heard = new Mailbox()
-  child.stdout.on("data", (bytes: Buffer) => heard.put(bytes))
-  child.stdout.on("end", () => heard.close())
+  let listening = false
+  const listen = () => {
+    if (listening) return
+    listening = true
+    child.stdout.on("data", (bytes: Buffer) => heard.put(bytes))
+    child.stdout.on("end", () => heard.close())
+  }
+  if (!late) listen()
+  let stderr = ""
+  child.stderr.on("data", (bytes: Buffer) => {
+    stderr += bytes.toString()
+  })
   // A core that has ended does not take what is sent afterwards.
   child.stdin.on("error", () => {})
   return {
@@ -152,10 +176,17 @@ export const overPipes = (...flags: ReadonlyArray<string>): Session & { readonly
     send: (bytes) => {
       child.stdin.write(bytesOf(bytes))
     },
-    next: () => heard.next(),
+    next: () => {
+      listen()
+      return heard.next()
+    },
     close: () => {
       child.stdin.end()
     },
+    hangUp: () => {
+      child.stdout.destroy()
+    },
+    stderr: () => stderr,
     ended: new Promise((resolve) => child.on("close", (code) => resolve(code ?? -1)))
   }
 }
