@@ -37,7 +37,9 @@ export const WriteParams = Schema.Struct({
   journal: JournalDocument,
   expected_effect_id: Schema.optionalKey(Schema.NullOr(Schema.String)),
   /** The operation id of the stored journal, null for "nothing stored"; absent: not checked. */
-  expected_previous: Schema.optionalKey(Schema.NullOr(Schema.String))
+  expected_previous: Schema.optionalKey(Schema.NullOr(Schema.String)),
+  /** The fencing number of the lease that the writer holds; one that is not the latest is refused. Absent: no driver. */
+  lease: Schema.optionalKey(Schema.Int)
 })
 export type WriteParams = typeof WriteParams.Type
 
