@@ -1,0 +1,54 @@
+"""The `turn-journal` command: which commands there are, and under which heading."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import doctor, node, runs, turns
+from .explanations import EXIT_CODES
+
+_EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+
+app = typer.Typer(
+    name="turn-journal",
+    help="Durable turns for AI agents: what happened, what may happen next, and why.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("turn-journal-runtime"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Durable turns for AI agents: what happened, what may happen next, and why."""
+
+
+app.command(rich_help_panel="Turns")(turns.inspect)
+
+app.command(rich_help_panel="Runs")(runs.runs)
+app.command(rich_help_panel="Runs")(runs.settle)
+app.command(rich_help_panel="Runs")(runs.approve)
+
+_run = typer.Typer(no_args_is_help=True, help="One run of an agent loop.")
+_run.command()(runs.show)
+app.add_typer(_run, name="run", rich_help_panel="Runs")
+
+_node = typer.Typer(no_args_is_help=True, help="The Node that runs the core.")
+_node.command()(node.install)
+app.add_typer(_node, name="node", rich_help_panel="This machine")
+app.command(rich_help_panel="This machine")(doctor.doctor)

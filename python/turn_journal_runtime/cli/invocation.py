@@ -1,0 +1,145 @@
+"""What all commands share: their common options, how a turn is named, and what an error exits with."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeAlias
+
+import typer
+
+from ..errors import (
+    InvalidJournalError,
+    JournalCorruptError,
+    JournalNotFoundError,
+    TurnJournalError,
+)
+from .output import Format, Report, show, show_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+
+ROOT_VARIABLE = "TURN_JOURNAL_ROOT"
+
+FormatOption: TypeAlias = Annotated[
+    Format, typer.Option("--format", "-f", help="How the answer is written.", rich_help_panel="Output")
+]
+RootOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        "-r",
+        envvar=ROOT_VARIABLE,
+        help="Where the turns are: the folder that has `goals/`. Default: this folder, when it has one.",
+        metavar="DIR",
+    ),
+]
+TurnArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="GOAL/KEY, as `list` shows it, or the path of a journal.", metavar="TURN")
+]
+YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without, only say what would be done.")]
+
+
+class TurnAddress(NamedTuple):
+    """Where a turn is."""
+
+    root: str
+    goal_id: str
+    turn_key: str
+
+    def __str__(self) -> str:
+        return f"{self.goal_id}/{self.turn_key}"
+
+
+def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
+    """Makes a command of a function that returns a report: shows it, and turns errors into messages and exit codes."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        format = kwargs.get("format")
+        wanted = format if isinstance(format, Format) else Format.table
+        try:
+            report = command(*args, **kwargs)
+        except TurnJournalError as error:
+            show_error(error.message, kind=error.kind, details=error.details, format=wanted)
+            raise typer.Exit(exit_code(error)) from None
+        if report is not None:
+            show(report, wanted)
+            if report.code:
+                raise typer.Exit(report.code)
+
+    return run
+
+
+def exit_code(error: TurnJournalError) -> int:
+    """What an error exits with; see `explanations.EXIT_CODES`."""
+    if isinstance(error, JournalNotFoundError):
+        return 3
+    if isinstance(error, JournalCorruptError):
+        return 4
+    if isinstance(error, InvalidJournalError) and error.kind == "invalid_request":
+        return 2
+    return 1
+
+
+def root_of(root: str | None) -> str:
+    """The runtime root that was asked for, or the one of the working folder.
+
+    Raises:
+        typer.BadParameter: None was given and the working folder is none.
+        JournalNotFoundError: The one that was given is not there.
+    """
+    if root is None:
+        if not Path("goals").is_dir():
+            raise typer.BadParameter(
+                f"Say where the turns are: --root DIR or {ROOT_VARIABLE}. This folder has no goals/.",
+                param_hint="--root",
+            )
+        return os.getcwd()
+    if not is_database(root) and not Path(root).is_dir():
+        raise JournalNotFoundError(
+            f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
+        )
+    return root
+
+
+def is_database(root: str) -> bool:
+    """Whether a root is a database's address and no folder."""
+    return root.startswith(("postgres://", "postgresql://"))
+
+
+def address_of(turn: str, root: str | None) -> TurnAddress:
+    """Where the turn is that was named: `GOAL/KEY`, or a journal's path `…/goals/GOAL/turns/NAME.json`.
+
+    Raises:
+        typer.BadParameter: It is neither.
+    """
+    path = Path(turn)
+    if turn.endswith(".json") and (path.exists() or turn.count("/") > 1):
+        where = Path(os.path.abspath(turn)).parts
+        if len(where) < 5 or where[-2] != "turns" or where[-4] != "goals":
+            raise typer.BadParameter(
+                f"{turn} is not where a turn lives: <root>/goals/<goal>/turns/<name>.json.", param_hint="TURN"
+            )
+        name = path.stem
+        is_hash = len(name) == 64 and all(character in "0123456789abcdef" for character in name)
+        return TurnAddress(str(Path(*where[:-4])), where[-3], f"sha256:{name}" if is_hash else name)
+    goal_id, slash, turn_key = turn.partition("/")
+    if not slash or not goal_id or not turn_key:
+        raise typer.BadParameter("Name a turn as GOAL/KEY, or by its journal's path.", param_hint="TURN")
+    return TurnAddress(root_of(root), goal_id, turn_key)
+
+
+def given_json(text: str, hint: str) -> Any:
+    """A JSON value from the command line; a bare word is taken as text."""
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        if text[:1] in '{["':
+            raise typer.BadParameter("It begins like JSON and is none.", param_hint=hint) from None
+        return text

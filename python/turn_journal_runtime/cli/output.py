@@ -1,0 +1,191 @@
+"""What a command shows: built once out of a few blocks, shown as a table, as JSON or as Markdown."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Format(StrEnum):
+    """How a command's answer is written."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text; `style` is one of rich's."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What the next blocks are about."""
+
+    text: str
+    style: str = "bold"
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A list of short texts."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table; `styles` colours a cell by its text."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    styles: dict[str, str] = field(default_factory=dict)
+
+
+#: Control characters, those that reorder a line, and halves of characters.
+_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+
+Block: TypeAlias = Line | Heading | Points | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An answer: `document` is its JSON form, `blocks` its readable one."""
+
+    document: Any
+    blocks: Sequence[Block]
+    #: What the command exits with; see `explanations.EXIT_CODES`.
+    code: int = 0
+
+
+STATUS_STYLES: dict[str, str] = {
+    "committed": "green",
+    "stopped": "green",
+    "done": "green",
+    "succeeded": "green",
+    "ok": "green",
+    "started": "yellow",
+    "in_progress": "yellow",
+    "running": "yellow",
+    "interrupted": "yellow",
+    "scheduler_action_required": "yellow",
+    "failed": "red",
+    "damaged": "red",
+    "cancelled": "red",
+}
+
+
+def out() -> Console:
+    """Standard output, coloured on a terminal and nowhere else; text is never cut in a pipe."""
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    """Standard error."""
+    return _console(sys.stderr)
+
+
+def _console(stream: Any) -> Console:
+    terminal = stream.isatty()
+    return Console(
+        file=stream,
+        highlight=False,
+        # Rich would take FORCE_COLOR's word; a pipe gets text.
+        force_terminal=terminal,
+        no_color=None if terminal else True,
+        width=None if terminal else 160,
+        soft_wrap=not terminal,
+    )
+
+
+def show(report: Report, format: Format) -> None:
+    """Writes an answer to standard output."""
+    if format is Format.json:
+        print(_json(report.document, indent=2))
+    elif format is Format.markdown:
+        print(markdown(report.blocks))
+    else:
+        console = out()
+        for renderable in map(renderable_of, report.blocks):
+            console.print(renderable)
+
+
+def renderable_of(block: Block) -> Any:
+    """A block as rich shows it."""
+    if isinstance(block, Line | Heading):
+        return Text(harmless(block.text), style=block.style)
+    if isinstance(block, Points):
+        return Text("\n".join(f"  • {harmless(text)}" for text in block.texts))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in block.columns:
+        table.add_column(column, overflow="fold")
+    for row in block.rows:
+        table.add_row(*(Text(harmless(cell), style=block.styles.get(cell, "")) for cell in row))
+    return table
+
+
+def harmless(text: str) -> str:
+    """A text that cannot steer a terminal: what journals and runs are called is their writers' choice."""
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character == "\n" or unicodedata.category(character) not in _UNSEEN:
+        return character
+    return f"\\u{ord(character):04x}"
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """The blocks as Markdown."""
+    return "\n\n".join(map(_markdown, blocks))
+
+
+def _markdown(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"### {harmless(block.text)}"
+    if isinstance(block, Line):
+        return harmless(block.text)
+    if isinstance(block, Points):
+        return "\n".join(f"- {harmless(text)}" for text in block.texts)
+    lines = ["| " + " | ".join(block.columns) + " |", "|" + " --- |" * len(block.columns)]
+    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in block.rows]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return harmless(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def show_error(message: str, *, kind: str, details: dict[str, Any], format: Format) -> None:
+    """Writes what went wrong to standard error, as JSON when answers are."""
+    if format is Format.json:
+        error = {"error": {"kind": kind, "message": message, "details": details}}
+        print(_json(error), file=sys.stderr)
+    else:
+        err().print(Text.assemble(("error", "bold red"), " ", (kind, "dim"), " ", harmless(message)))
+
+
+def _json(document: Any, indent: int | None = None) -> str:
+    # Characters that the output's encoding may lack are escaped, and so are lone surrogates that came as file names.
+    text = json.dumps(document, ensure_ascii=False, indent=indent, default=str)
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=indent, default=str)
+    return text

@@ -1,0 +1,197 @@
+"""The commands on runs: what agent loops have recorded, and what waits for a person."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from ..errors import JournalNotFoundError, RunNotFoundError
+from ..run_journal import RunJournal
+from ..run_journal.filesystem import default_path
+from ..run_journal.listing import list_runs
+from .invocation import FormatOption, answering, given_json, is_database
+from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
+
+if TYPE_CHECKING:
+    from ..run_journal import JournalEvent
+
+DatabaseOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        envvar="TURN_JOURNAL_RUNS",
+        help="The run journal. Default: runs/journal.db in TURN_JOURNAL_HOME or the folder for user data.",
+        metavar="FILE",
+    ),
+]
+RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `runs` shows it.", metavar="RUN")]
+StepArgument: TypeAlias = Annotated[int, typer.Argument(help="The step's number.", metavar="STEP", min=0)]
+
+_SHOWN_CHARACTERS = 80
+
+
+@answering
+def runs(
+    db: DatabaseOption = None,
+    interrupted: Annotated[bool, typer.Option("--interrupted", help="Only those to resume.")] = False,
+    format: FormatOption = Format.table,
+) -> Report:
+    """The recorded runs of agent loops, and which of them nobody drives any more."""
+    with _open(db) as journal:
+        found = [run for run in list_runs(journal) if run.interrupted or not interrupted]
+    rows = [
+        (
+            run.run_id,
+            "interrupted" if run.interrupted else run.status,
+            str(run.events),
+            moment(run.updated_at),
+            run.agent,
+            run.task,
+        )
+        for run in found
+    ]
+    columns = ("run", "status", "events", "updated", "agent", "task")
+    blocks: list[Block] = [Rows(columns, rows, STATUS_STYLES)] if rows else [Line("No runs are recorded here.")]
+    return Report([asdict(run) for run in found], blocks)
+
+
+@answering
+def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = Format.table) -> Report:
+    """One run: its steps, the effects whose outcome is not known, and the questions that wait."""
+    with _open(db) as journal:
+        meta = journal.run_meta(run_id)
+        if meta is None:
+            raise RunNotFoundError(
+                f"There is no run {run_id!r} in {journal.path}; `turn-journal runs` lists them.",
+                details={"run_id": run_id},
+            )
+        events = journal.events(run_id)
+        uncertain = journal.uncertain(run_id)
+        waiting = journal.pending_approvals(run_id)
+        interrupted = run_id in journal.interrupted_runs()
+    document = {
+        **asdict(meta),
+        "interrupted": interrupted,
+        "events": [{"seq": event.seq, "kind": event.kind, "payload": event.payload} for event in events],
+        "uncertain": [asdict(step) for step in uncertain],
+        "pending_approvals": [asdict(question) for question in waiting],
+    }
+    status = "interrupted: drive it again to go on" if interrupted else meta.status
+    blocks: list[Block] = [
+        Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
+        Line(f"agent {meta.agent or '–'} · task {meta.task or '–'} · updated {moment(meta.updated_at)}", "dim"),
+    ]
+    if uncertain:
+        blocks += [
+            Heading("Outcome not known: say what became of it", "bold red"),
+            Points(
+                [
+                    f"step {step.seq}, {step.tool}, key {step.idempotency_key}: turn-journal settle {run_id} "
+                    f"{step.seq} --result JSON, or --absent when it did not happen"
+                    for step in uncertain
+                ]
+            ),
+        ]
+    if waiting:
+        blocks += [
+            Heading("Waits for a decision", "bold yellow"),
+            Points(
+                [
+                    f"step {question.seq}: {question.question}; turn-journal approve {run_id} {question.seq}, or --deny"
+                    for question in waiting
+                ]
+            ),
+        ]
+    rows = [(str(event.seq), event.kind, *_step(event), moment(event.created_at)) for event in events]
+    blocks.append(Rows(("step", "what", "name", "content", "at"), rows) if rows else Line("Nothing is recorded yet."))
+    return Report(document, blocks)
+
+
+@answering
+def settle(
+    run_id: RunArgument,
+    step: StepArgument,
+    result: Annotated[
+        str | None, typer.Option("--result", help="What the tool returned, as JSON; the run goes on with it.")
+    ] = None,
+    absent: Annotated[bool, typer.Option("--absent", help="It did not happen; the run may do it.")] = False,
+    db: DatabaseOption = None,
+    format: FormatOption = Format.table,
+) -> Report:
+    """Say what became of a tool call whose outcome is not known. `run show` lists them."""
+    if (result is None) is not absent:
+        raise typer.BadParameter("Give one of --result JSON and --absent.", param_hint="--result")
+    with _open(db) as journal:
+        if result is None:
+            journal.settle(run_id, step, absent=True)
+            said = "it did not happen and may run"
+        else:
+            journal.settle(run_id, step, result=given_json(result, "--result"))
+            said = "it happened, and this is its result"
+    return Report(
+        {"ok": True, "run_id": run_id, "seq": step, "absent": absent},
+        [Line(f"Step {step} of {run_id} is settled: {said}. Drive the run again to go on.", "green")],
+    )
+
+
+@answering
+def approve(
+    run_id: RunArgument,
+    step: StepArgument,
+    decision: Annotated[
+        str | None, typer.Option("--decision", help="The decision as JSON. Default: true.", metavar="JSON")
+    ] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="The same as --decision false.")] = False,
+    by: Annotated[str | None, typer.Option("--by", help="Who decides. Default: this user.")] = None,
+    db: DatabaseOption = None,
+    format: FormatOption = Format.table,
+) -> Report:
+    """Decide on a question that a run has asked. `run show` lists them."""
+    if deny and decision is not None:
+        raise typer.BadParameter("Give one of --decision and --deny.", param_hint="--deny")
+    decided = not deny if decision is None else given_json(decision, "--decision")
+    who = by if by is not None else getpass.getuser()
+    with _open(db) as journal:
+        journal.approve(run_id, step, decided, by=who)
+    return Report(
+        {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who},
+        [Line(f"Step {step} of {run_id} is decided by {who}. Drive the run again to go on.", "green")],
+    )
+
+
+def moment(seconds: float) -> str:
+    """A time as a person reads it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _open(db: str | None) -> RunJournal:
+    """The journal, which must be there: no command makes one."""
+    where = str(default_path()) if db is None else db
+    if not is_database(where) and not Path(where).exists():
+        raise JournalNotFoundError(
+            f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS.",
+            kind="run_journal_not_found",
+            details={"path": where},
+        )
+    return RunJournal(where)
+
+
+def _step(event: JournalEvent) -> tuple[str, str]:
+    """What an event is called, and its content, short."""
+    payload: dict[str, Any] = event.payload
+    name = str(payload.get("name", payload.get("question", payload.get("index", ""))))
+    content = next((payload[key] for key in ("args", "result", "response", "decision") if key in payload), "")
+    text = "" if content == "" else _short(content)
+    return name, text
+
+
+def _short(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
