@@ -47,7 +47,7 @@ export const journalOf = (spec: JournalSpec): JsonValue => {
 }
 
 /** A copy with another value at a JSON pointer, or without it. */
-const changed = (value: JsonValue, pointer: string, to?: JsonValue): JsonValue => {
+export const changed = (value: JsonValue, pointer: string, to?: JsonValue): JsonValue => {
   const [key, ...rest] = pointer.split("/").slice(1)
   if (key === undefined) throw new Error("a pointer names a key")
   if (!isObject(value)) throw new Error(`${pointer} leads through no object`)
