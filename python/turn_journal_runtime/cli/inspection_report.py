@@ -69,6 +69,8 @@ def _verdict(inspection: Inspection) -> tuple[str, str]:
     if decision["can_continue"]:
         host = "the host is started again" if decision["reinvoke_host"] else "the host is not started again"
         return f"MAY GO ON from {decision['resume_from']}; {host}.", "bold yellow"
+    if inspection["replay_legal"] and decision["action"] == "blocked":
+        return "OVER, and not to be tried again: its recorded failure is all there is.", "bold red"
     if inspection["replay_legal"]:
         return "OVER: its recorded result may be returned, and nothing runs again.", "bold green"
     return "BLOCKED: nothing may run, and no recorded result may be returned.", "bold red"

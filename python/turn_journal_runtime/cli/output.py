@@ -108,7 +108,7 @@ def _console(stream: Any) -> Console:
         # Rich would take FORCE_COLOR's word; a pipe gets text.
         force_terminal=terminal,
         no_color=None if terminal else True,
-        width=None if terminal else 160,
+        width=None if terminal else 10_000,
         soft_wrap=not terminal,
     )
 

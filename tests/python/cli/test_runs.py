@@ -1,0 +1,154 @@
+"""What a person does with runs: list, look, settle, approve; and what the answers exit with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turn_journal_runtime.errors import TurnSuspended, UncertainEffectError
+from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Command
+
+
+def _pay(run: DurableRun, paid: list[int]) -> int:
+    """The loop of an agent: pay, ask, report."""
+
+    def pay(amount: int) -> dict[str, int]:
+        paid.append(amount)
+        return {"paid": amount}
+
+    with run:
+        run.tool("pay", {"amount": 5}, pay)
+        allowed = run.approval("Publish?", {"page": "index"})
+        return 1 if allowed else 0
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """A journal with a finished run, and one that died while it paid."""
+    path = tmp_path / "runs.db"
+    with RunJournal(path) as journal:
+        with DurableRun(journal, "finished", agent="a", task="t") as run:
+            run.tool("look", {"at": "x"}, lambda at: at.upper())
+        journal.open_run("died", agent="b")
+        call = {"name": "pay", "args": {"amount": 5}, "idempotency_key": "died:0:pay"}
+        journal.append(JournalEvent("died", 0, "tool_call", call))
+    return path
+
+
+def test_runs_tells_interrupted_runs_apart(command: Command, db: Path) -> None:
+    found = command("runs", "--db", db, "-f", "json").json
+    assert [(run["run_id"], run["status"], run["interrupted"], run["events"]) for run in found] == [
+        ("finished", "done", False, 2),
+        ("died", "running", True, 1),
+    ]
+    assert [run["run_id"] for run in command("runs", "--db", db, "--interrupted", "-f", "json").json] == ["died"]
+
+
+def test_a_run_that_is_driven_is_not_interrupted(command: Command, db: Path) -> None:
+    with RunJournal(db) as journal:
+        run = DurableRun(journal, "died")
+        run.start()
+        assert command("runs", "--db", db, "--interrupted", "-f", "json").json == []
+        run.release()
+
+
+def test_run_show_says_first_what_waits_for_a_person(command: Command, db: Path) -> None:
+    shown = command("run", "show", "died", "--db", db).out
+    assert shown.index("turn-journal settle died 0") < shown.index("tool_call")
+    assert "died:0:pay" in shown
+
+
+def test_a_run_goes_on_after_settle_and_approve(command: Command, tmp_path: Path) -> None:
+    db, paid = tmp_path / "runs.db", list[int]()
+    with RunJournal(db) as journal:
+        journal.open_run("r")
+        with pytest.raises(TurnSuspended):
+            _pay(DurableRun(journal, "r"), paid)
+        assert paid == [5]
+        assert command("approve", "r", "1", "--by", "ada", "--db", db).code == 0
+        assert _pay(DurableRun(journal, "r"), paid) == 1
+        assert paid == [5]
+
+
+def test_a_settled_step_is_not_run_again(command: Command, db: Path) -> None:
+    paid: list[int] = []
+    with RunJournal(db) as journal:
+        with pytest.raises(UncertainEffectError):
+            _pay(DurableRun(journal, "died"), paid)
+        assert command("settle", "died", "0", "--result", '{"paid": 5}', "--db", db).code == 0
+        with pytest.raises(TurnSuspended):
+            _pay(DurableRun(journal, "died"), paid)
+    assert paid == []
+
+
+def test_settling_otherwise_is_refused_and_changes_nothing(command: Command, db: Path) -> None:
+    assert command("settle", "died", "0", "--result", "1", "--db", db).code == 0
+    refused = command("settle", "died", "0", "--result", "2", "--db", db)
+    assert (refused.code, "never overwritten" in refused.err) == (1, True)
+    assert command("settle", "died", "0", "--result", "1", "--db", db).code == 0
+
+
+def test_denying_is_a_decision(command: Command, db: Path) -> None:
+    with RunJournal(db) as journal:
+        command("settle", "died", "0", "--absent", "--db", db)
+        with pytest.raises(TurnSuspended):
+            _pay(DurableRun(journal, "died"), [])
+        assert command("approve", "died", "1", "--deny", "--by", "ada", "--db", db).code == 0
+        assert _pay(DurableRun(journal, "died"), []) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("run", "show", "nobody"), 3),
+        (("settle", "died", "7", "--absent"), 3),
+        (("approve", "died", "0"), 3),
+        (("settle", "died", "0"), 2),
+        (("settle", "died", "0", "--absent", "--result", "1"), 2),
+        (("settle", "died", "0", "--result", "{half"), 2),
+        (("settle", "died", "nought", "--absent"), 2),
+        (("approve", "died", "0", "--deny", "--decision", "1"), 2),
+    ],
+)
+def test_mistakes_have_their_exit_code_and_no_trace(
+    command: Command, db: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    before = db.read_bytes()
+    outcome = command(*arguments, "--db", db)
+    assert outcome.code == code
+    assert "Traceback" not in outcome.err
+    assert outcome.out == ""
+    assert db.read_bytes() == before
+
+
+def test_no_journal_is_made_by_looking(command: Command, tmp_path: Path) -> None:
+    assert command("runs", "--db", tmp_path / "none.db").code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_exits_with_4_and_is_left_alone(command: Command, tmp_path: Path) -> None:
+    damaged = tmp_path / "runs.db"
+    damaged.write_bytes(b"this is no database" * 100)
+    outcome = command("runs", "--db", damaged, "-f", "json")
+    assert outcome.code == 4
+    assert '"kind"' in outcome.err
+    assert damaged.read_bytes() == b"this is no database" * 100
+
+
+def test_a_hostile_name_cannot_steer_the_terminal(command: Command, tmp_path: Path) -> None:
+    db = tmp_path / "runs.db"
+    with RunJournal(db) as journal:
+        journal.open_run("r", task="\x1b]0;owned\x07\x1b[2J\u202ereversed", agent="a|b")
+    for format in ("table", "markdown"):
+        shown = command("runs", "--db", db, "-f", format).out
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "\\u001b]0;owned" in shown.replace("\\\\", "\\")
+    assert "a\\|b" in command("runs", "--db", db, "-f", "markdown").out
+    assert command("runs", "--db", db, "-f", "json").json[0]["task"].startswith("\x1b]0;owned")
