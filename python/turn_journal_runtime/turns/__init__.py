@@ -1,1 +1,20 @@
 """Turns: one goal's unit of work, driven through its phases and recovered wherever it was killed."""
+
+from .host import HostAdapter, HostFailedError, HostRequest
+from .outcome import Owed, TurnRecoveryBlockedError, TurnResult
+from .parts import Refusal
+from .providers import Provider
+from .turn import acknowledge_turn, run_turn
+
+__all__ = [
+    "HostAdapter",
+    "HostFailedError",
+    "HostRequest",
+    "Owed",
+    "Provider",
+    "Refusal",
+    "TurnRecoveryBlockedError",
+    "TurnResult",
+    "acknowledge_turn",
+    "run_turn",
+]

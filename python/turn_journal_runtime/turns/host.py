@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ..errors import TurnJournalError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ..run_journal import DurableRun
+    from ..run_journal import AsyncDurableRun, DurableRun
 
 #: A result of a host: one JSON object with `result_kind`.
 HostResult: TypeAlias = dict[str, Any]
@@ -74,6 +74,13 @@ class HostFailedError(TurnJournalError):
         return self.details.get("resumable") is True
 
 
+Run = TypeVar("Run", "DurableRun", "AsyncDurableRun")
+
+
+def _no_run(_form: Any) -> Any:
+    raise TypeError("This request was made without a run journal.")
+
+
 def _forget_session(_session_id: str) -> None:
     """A request that nobody keeps sessions for."""
 
@@ -95,8 +102,8 @@ class HostRequest:
     turn_envelope: Mapping[str, Any]
     session: Mapping[str, Any]
     input: Any = None
-    #: Opens the turn's run journal: what was recorded before a crash is replayed.
-    open_context: Callable[[], DurableRun] | None = field(default=None, repr=False, compare=False)
+    #: Opens the turn's own run, of the class that is asked for: what was recorded before a crash is replayed.
+    open_run: Callable[[type[Run]], Run] = field(default=_no_run, repr=False, compare=False)
     #: Called with the session's id as soon as the host shows it, so that a crash does not lose it.
     on_session: Callable[[str], None] = field(default=_forget_session, repr=False, compare=False)
 
@@ -117,7 +124,11 @@ class HostRequest:
 
 @runtime_checkable
 class HostAdapter(Protocol):
-    """A way to run an agent program. Each method may be sync or async; one adapter serves many turns."""
+    """A way to run an agent program. Each method may be sync or async; one adapter serves many turns.
+
+    An adapter whose sync `execute` can be ended from outside may have `interrupt(request)`: it asks for the end of the
+    work on that request, whose caller was cancelled and waits only for it to be over.
+    """
 
     def execute(self, request: HostRequest) -> HostResult | Awaitable[HostResult]:
         """Does the turn's work and returns its result; raises `HostFailedError`."""

@@ -1,0 +1,50 @@
+"""The scheduler's call back: session-recovery.md, section 3."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..address import turn_journal_path
+from ..errors import JournalConflictError, JournalNotFoundError
+from ..flow import Ask, Flow
+from . import transitions
+from .core_calls import inspect_call, read_call, write_call
+from .lease import acquire_lease
+from .outcome import TurnResult, blocked, result_of
+
+if TYPE_CHECKING:
+    from ..documents import Inspection
+
+
+def acknowledge_flow(
+    runtime_root: str | os.PathLike[str], *, goal_id: str, agent_id: str, turn_key: str
+) -> Flow[TurnResult]:
+    """Commits a turn that waits for its scheduler; one that is committed already stays as it is."""
+    path = turn_journal_path(Path(os.path.abspath(runtime_root)), goal_id=goal_id, turn_key=turn_key)
+    if not path.exists():
+        raise JournalNotFoundError(
+            "No such turn is stored: see its goal_id and turn_key.", details={"goal_id": goal_id, "turn_key": turn_key}
+        )
+    lease = yield Ask(acquire_lease, (path,))
+    try:
+        stored = yield read_call(path)
+        journal = stored["journal"]
+        inspection: Inspection = yield inspect_call(journal, goal_id, agent_id, turn_key)
+        decision = inspection["recovery_decision"]
+        if decision["action"] == "blocked":
+            raise blocked(decision, turn_key, ())
+        effect_id = str(journal["plan"]["transaction"]["settlement_plan"]["identity"]["effect_id"])
+        if journal["status"] == "committed":
+            return result_of(journal, effect_id, replayed=True, decision=decision)
+        if journal["status"] != "scheduler_action_required":
+            raise JournalConflictError(
+                f"The turn is {journal['status']} and waits for no acknowledgement: run_turn drives it on.",
+                details={"status": journal["status"]},
+            )
+        committed = transitions.ended(transitions.completed(journal, 7), "committed")
+        yield write_call(path, committed, stored["operation_id"], effect_id, lease.number)
+        return result_of(committed, effect_id, replayed=False)
+    finally:
+        lease.release()

@@ -1,0 +1,87 @@
+"""Turns for asyncio: the same names, arguments, results and errors as in `turns`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..bridge import default_async_client
+from ..flow import run_async
+from .acknowledgement import acknowledge_flow
+from .executor import turn_flow
+from .parts import MAX_RECOVERIES, MAX_RESULT_BYTES, turn_parts
+from .plan import plan_turn
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from ..bridge import AsyncRuntimeClient
+    from ..run_journal import RunJournal
+    from ..session_recovery import SessionBindingResolver
+    from .host import HostAdapter
+    from .outcome import TurnResult
+    from .providers import Provider
+
+__all__ = ["acknowledge_turn", "run_turn"]
+
+
+async def run_turn(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str,
+    agent_id: str,
+    todo_id: str,
+    host: HostAdapter,
+    validate: Callable[[dict[str, Any]], Any] | None = None,
+    writeback: Provider | Callable[..., Any] | None = None,
+    spend: Provider | Callable[..., Any] | None = None,
+    scheduler: Provider | Callable[..., Any] | None = None,
+    retry_failed: bool = False,
+    session_binding_resolver: SessionBindingResolver | None = None,
+    turn_instance_id: str | None = None,
+    host_input: Any = None,
+    session: Mapping[str, Any] | None = None,
+    max_recoveries: int = MAX_RECOVERIES,
+    max_result_bytes: int = MAX_RESULT_BYTES,
+    run_journal: RunJournal | None = None,
+    take_over: bool = False,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> TurnResult:
+    """Drives one turn to its end, or from wherever an earlier drive was killed; see `turn_journal_runtime`.
+
+    Cancelling the task ends a host that can be ended, waits for callables that run in a thread, and leaves the turn to
+    be resumed.
+    """
+    plan = plan_turn(
+        goal_id=goal_id, agent_id=agent_id, todo_id=todo_id, turn_instance_id=turn_instance_id, session=session
+    )
+    parts = turn_parts(
+        host=host,
+        host_input=host_input,
+        validate=validate,
+        writeback=writeback,
+        spend=spend,
+        scheduler=scheduler,
+        retry_failed=retry_failed,
+        session_binding_resolver=session_binding_resolver,
+        max_recoveries=max_recoveries,
+        max_result_bytes=max_result_bytes,
+        run_journal=run_journal,
+        take_over=take_over,
+    )
+    return await run_async(turn_flow(runtime_root, plan, parts), client or default_async_client(), timeout)
+
+
+async def acknowledge_turn(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str,
+    agent_id: str,
+    turn_key: str,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> TurnResult:
+    """Commits a turn that waits for its scheduler; see `turn_journal_runtime`."""
+    flow = acknowledge_flow(runtime_root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return await run_async(flow, client or default_async_client(), timeout)

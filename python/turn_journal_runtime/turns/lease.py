@@ -1,0 +1,185 @@
+"""One driver per turn: a lock that the kernel holds for the driver, and a number that grows with each of them.
+
+Specified in session-recovery.md, section 4. The lock says who drives now: the kernel frees it when its holder dies,
+however it dies. The number fences: it travels with every write, and the core refuses one that is not the latest, so
+that a driver which was stopped while another took the turn over can write nothing when it wakes. Both change under the
+turn's own lock, the one under which the core writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import JournalCorruptError, JournalStoreError, TurnBusyError
+
+if TYPE_CHECKING:
+    from filelock import ReadWriteLock
+
+#: How long a turn's own lock may be busy with reads and writes, each of which takes milliseconds.
+_PATIENCE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class LeaseHolder:
+    """Who drives a turn, by what it has said of itself."""
+
+    number: int
+    pid: int | None
+    host: str | None
+    #: When it began, in seconds since the epoch.
+    since: float | None
+
+
+class TurnLease:
+    """The right to drive one turn, held until `release` or the end of this process."""
+
+    def __init__(self, number: int, lock: ReadWriteLock, file: Path) -> None:
+        self.number: Final = number
+        self._lock: ReadWriteLock | None = lock
+        self._file = file
+
+    def release(self) -> None:
+        """Lets others drive; the number is never used again."""
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        with contextlib.suppress(OSError):
+            self._file.unlink()
+        lock.close()
+
+    def __enter__(self) -> TurnLease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def acquire_lease(journal_path: Path, *, take_over: bool = False) -> TurnLease:
+    """Takes the lease of a turn.
+
+    Args:
+        journal_path: Where the turn lives, from `turn_journal_path`.
+        take_over: Take it also from a holder that is alive. What that one writes from then on is refused; what it does
+            outside in the meantime is not undone.
+
+    Raises:
+        TurnBusyError: Somebody drives the turn; `details` has its `pid`, `host` and `since`.
+        JournalCorruptError: The lease file is damaged.
+        JournalStoreError: The folder cannot be written.
+    """
+    from filelock import ReadWriteLock, Timeout
+
+    stem = journal_path.with_suffix("")
+    record = Path(f"{stem}.lease")
+    try:
+        _make_folders(journal_path.parent)
+        turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+        try:
+            with turn.write_lock(timeout=_PATIENCE_SECONDS):
+                return _take(stem, record, take_over=take_over)
+        finally:
+            turn.close()
+    except Timeout:
+        raise TurnBusyError("The turn is being read or written all the time: try again.") from None
+    except OSError as error:
+        raise JournalStoreError(
+            "The turn's lease cannot be taken: see that this user may write to the turn's folder.",
+            details={"errno": error.errno},
+        ) from error
+
+
+def read_holder(journal_path: Path) -> LeaseHolder | None:
+    """Who drove the turn last; None when nobody did. Whether it still does is not said."""
+    return _read(Path(f"{journal_path.with_suffix('')}.lease"))
+
+
+def _take(stem: Path, record: Path, *, take_over: bool) -> TurnLease:
+    from filelock import ReadWriteLock
+
+    last = _read(record)
+    if last is not None:
+        _end(last, _lock_file(stem, last.number), take_over=take_over)
+    number = 1 if last is None else last.number + 1
+    file = _lock_file(stem, number)
+    lock = ReadWriteLock(file, is_singleton=False)
+    try:
+        lock.acquire_write(blocking=False)
+        _write(record, number)
+    except BaseException:
+        lock.close()
+        raise
+    return TurnLease(number, lock, file)
+
+
+def _end(last: LeaseHolder, file: Path, *, take_over: bool) -> None:
+    """Sees that the last holder drives no more: its lock is free, or it is left to drive without one."""
+    from filelock import ReadWriteLock, Timeout
+
+    if not file.exists():
+        return
+    lock = ReadWriteLock(file, is_singleton=False)
+    try:
+        lock.acquire_write(blocking=False)
+        file.unlink()
+    except Timeout:
+        if not take_over:
+            raise _busy(last) from None
+    finally:
+        lock.close()
+
+
+def _busy(holder: LeaseHolder) -> TurnBusyError:
+    since = "" if holder.since is None else time.strftime(" since %Y-%m-%dT%H:%M:%SZ", time.gmtime(holder.since))
+    return TurnBusyError(
+        f"The turn is driven by process {holder.pid} on {holder.host}{since}. Wait for it to end; when it dies, the "
+        "turn is free at once. If it hangs, end it, or take the turn over.",
+        details={"pid": holder.pid, "host": holder.host, "since": holder.since, "number": holder.number},
+    )
+
+
+def _lock_file(stem: Path, number: int) -> Path:
+    return Path(f"{stem}.lease-{number}.lock")
+
+
+def _read(record: Path) -> LeaseHolder | None:
+    try:
+        found: Any = json.loads(record.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        found = None
+    number = found.get("number") if isinstance(found, dict) else None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise JournalCorruptError(
+            "The turn's lease file is damaged: remove it once nothing drives the turn.", kind="journal_corrupt"
+        )
+    return LeaseHolder(number, found.get("pid"), found.get("host"), found.get("since"))
+
+
+def _write(record: Path, number: int) -> None:
+    """Replaces the record as a whole. Not synced: after a power cut no holder is left to fence."""
+    holder = {"number": number, "pid": os.getpid(), "host": platform.node(), "since": round(time.time(), 3)}
+    draft = record.with_name(f"{record.name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(holder, file)
+        os.replace(draft, record)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _make_folders(folder: Path) -> None:
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        with contextlib.suppress(FileExistsError):
+            missing.mkdir(mode=0o700)

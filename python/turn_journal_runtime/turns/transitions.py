@@ -1,0 +1,168 @@
+"""The journals that a drive writes, each made from the one before: turn-journal.md, sections 2, 4 and 5.
+
+Pure: nothing here decides whether a turn may go on, and nothing is written here. The core admits or refuses each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ..documents import LOOPX_TURN_JOURNAL_SCHEMA_VERSION
+from .plan import PHASES, TurnPlan
+
+if TYPE_CHECKING:
+    from ..documents import RecoveryDecision
+
+RECOVERY_AUDIT_SCHEMA_VERSION: Final = "loopx_turn_recovery_audit_v0"
+
+#: Where the number of recoveries stands in the audit: the one part of a journal that may change in every status.
+RECOVERY_COUNT: Final = "recovery_count"
+
+Journal = dict[str, Any]
+
+#: What a failure leaves, and what no longer holds once the turn goes on.
+_FAILURE_KEYS: Final = ("host_failure", "host_recovery", "receipt", "reason", "validation_stage")
+
+
+def opened(plan: TurnPlan) -> Journal:
+    """The first journal of a turn."""
+    return {
+        "schema_version": LOOPX_TURN_JOURNAL_SCHEMA_VERSION,
+        "goal_id": plan.goal_id,
+        "turn_key": plan.turn_key,
+        "status": "in_progress",
+        "completed_phases": [],
+        "plan": plan.document,
+    }
+
+
+def resumed(journal: Journal, decision: RecoveryDecision, *, keep_session: bool) -> Journal:
+    """The turn goes on where the decision says, and the recovery is counted.
+
+    With `keep_session` the record of the host's session stays until there is a result, so that a crash in the middle
+    resumes the session again.
+    """
+    kept = ("host_recovery", "receipt") if keep_session else ()
+    after = _without(journal, *(key for key in _FAILURE_KEYS if key not in kept))
+    after["status"] = "in_progress"
+    if decision["resume_from"] == PHASES[0] and len(after["completed_phases"]) > 0:
+        # The work is done anew after a refused validation: its run journal begins anew as well.
+        after = _without(after, "host_result")
+        after["completed_phases"] = []
+        after["host_run"] = host_run(journal) + 1
+    after["recovery_audit"] = {
+        "schema_version": RECOVERY_AUDIT_SCHEMA_VERSION,
+        "planned": dict(decision),
+        "actual": {},
+        RECOVERY_COUNT: recovery_count(journal) + 1,
+    }
+    return audited(after, finished=False, host_invoked=None if decision["reinvoke_host"] else False)
+
+
+def audited(journal: Journal, *, finished: bool, host_invoked: bool | None) -> Journal:
+    """The journal with its audit, when a recovery is under way, saying what was done so far."""
+    audit = journal.get("recovery_audit")
+    if not isinstance(audit, Mapping):
+        return journal
+    actual = {
+        "status": "finished" if finished else "started",
+        "journal_status": journal["status"],
+        "completed_phases": list(journal["completed_phases"]),
+        "host_invoked": host_invoked,
+    }
+    return {**journal, "recovery_audit": {**audit, "actual": actual}}
+
+
+def not_counted(journal: Journal) -> Journal:
+    """The recovery ended in good order with nothing to be done yet: it does not use up the budget."""
+    audit = journal.get("recovery_audit")
+    if not isinstance(audit, Mapping):
+        return journal
+    return {**journal, "recovery_audit": {**audit, RECOVERY_COUNT: max(recovery_count(journal) - 1, 0)}}
+
+
+def attempting(journal: Journal) -> Journal:
+    """The host is about to be started once more."""
+    if "host_suspended" in journal:
+        return _without(journal, "host_suspended")  # the same attempt goes on
+    return {**journal, "host_attempt_count": attempts(journal) + 1}
+
+
+def suspended(journal: Journal, kind: str) -> Journal:
+    """The host stands still: it waits for a decision, or for a step in doubt to be settled."""
+    return {**journal, "host_suspended": {"kind": kind}}
+
+
+def host_failed(
+    journal: Journal, failure: Mapping[str, Any], recovery: Mapping[str, Any] | None, reason: str
+) -> Journal:
+    """The host failed; with `recovery` its session outlived it."""
+    after = failed(_without(journal, "host_recovery"), PHASES[0], reason)
+    after["host_failure"] = dict(failure)
+    if recovery is not None:
+        after["host_recovery"] = dict(recovery)
+    return after
+
+
+def failed(journal: Journal, phase: str, reason: str) -> Journal:
+    """The turn failed at a phase; a prepared effect stays as unknown as it is."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    receipt = {"turn_key": journal["turn_key"], "failed_phase": phase, "failed_at": now}
+    return {**journal, "status": "failed", "receipt": receipt, "reason": reason}
+
+
+def answered(journal: Journal, result: Mapping[str, Any]) -> Journal:
+    """The host has given its result."""
+    after = completed(_without(journal, *_FAILURE_KEYS), 2)
+    after["host_result"] = dict(result)
+    return after
+
+
+def prepared(journal: Journal, step: str, effect_ref: str) -> Journal:
+    """An effect is about to be sent."""
+    return {**journal, "effect_attempts": {step: {"status": "prepared", "effect_ref": effect_ref}}}
+
+
+def completed(journal: Journal, count: int) -> Journal:
+    """So many phases are done; what was prepared on the way has happened."""
+    return {**_without(journal, "effect_attempts"), "completed_phases": list(PHASES[:count])}
+
+
+def ended(journal: Journal, status: str) -> Journal:
+    """The turn is over, or waits for its scheduler."""
+    after = {**journal, "status": status}
+    if status != "stopped":
+        after["scheduler"] = {"acknowledged": status == "committed"}
+    return after
+
+
+def attempts(journal: Mapping[str, Any]) -> int:
+    """How often the host was started."""
+    return _count(journal.get("host_attempt_count"))
+
+
+def host_run(journal: Mapping[str, Any]) -> int:
+    """How often the work was begun anew."""
+    return _count(journal.get("host_run"))
+
+
+def recovery_count(journal: Mapping[str, Any]) -> int:
+    """How many recoveries were begun."""
+    audit = journal.get("recovery_audit")
+    return _count(audit.get(RECOVERY_COUNT)) if isinstance(audit, Mapping) else 0
+
+
+def pending_step(journal: Mapping[str, Any]) -> str | None:
+    """The step whose effect is pending."""
+    pending = journal.get("effect_attempts")
+    return next(iter(pending)) if isinstance(pending, Mapping) and pending else None
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _without(journal: Journal, *keys: str) -> Journal:
+    return {key: value for key, value in journal.items() if key not in keys}
