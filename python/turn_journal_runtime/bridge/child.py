@@ -1,0 +1,178 @@
+"""The core's process: started without a shell, in its own group, over pipes that this module owns.
+
+The pipes are plain ones, so that nothing depends on an event loop. Specified in runtime.md, section 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: What the core may see of the caller's environment: where things are, how text and time are shown, and its own
+#: settings. In particular nothing that changes how Node runs (NODE_OPTIONS, NODE_PATH, debugger ports).
+KEPT_VARIABLES: Final = frozenset(
+    {
+        *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR", "TMP", "TEMP"),
+        *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
+    }
+)
+OWN_PREFIX: Final = "TURN_JOURNAL_"
+
+_TAIL_BYTES: Final = 8 * 1024
+_TAIL_LINES: Final = 20
+
+#: Held while pipes exist that the table of open children does not know yet: a fork in that moment would copy them
+#: unseen, and the copy would keep the child alive after its parent.
+_spawning = threading.Lock()
+_children: set[Child] = set()
+
+
+class Exit(NamedTuple):
+    """How a process ended; one of the two is None."""
+
+    code: int | None
+    signal: str | None
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}" if self.signal is None else f"signal {self.signal}"
+
+
+def core_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that the core gets."""
+    kept = {name: value for name, value in environment.items() if name.upper() in KEPT_VARIABLES}
+    own = {name: value for name, value in environment.items() if name.upper().startswith(OWN_PREFIX)}
+    return {**kept, **own}
+
+
+class Child:
+    """One running process and its three pipes.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], folder: str) -> None:
+        self._noise = bytearray()
+        with _spawning:
+            theirs_in, self.stdin = os.pipe()
+            self.stdout, theirs_out = os.pipe()
+            self.stderr, theirs_err = os.pipe()
+            try:
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=theirs_in,
+                    stdout=theirs_out,
+                    stderr=theirs_err,
+                    env=dict(environment),
+                    cwd=folder,
+                    **_own_group(),
+                )
+            except BaseException:
+                self._close_pipes()
+                raise
+            finally:
+                for descriptor in (theirs_in, theirs_out, theirs_err):
+                    os.close(descriptor)
+            _children.add(self)
+        self.pid = self._process.pid
+        # For the life of the child, or it would block on what nobody reads.
+        self._drain = threading.Thread(target=self._keep_tail, name="turn-journal-stderr", daemon=True)
+        self._drain.start()
+
+    def note(self, line: bytes) -> None:
+        """Adds a line to what the child is remembered to have said."""
+        self._remember(line + b"\n")
+
+    def last_lines(self) -> list[str]:
+        """The last lines the child wrote to its standard error, and noise of its standard output."""
+        return bytes(self._noise).decode(errors="replace").splitlines()[-_TAIL_LINES:]
+
+    def exited(self) -> bool:
+        """Whether the process has ended; its pipes may live on in a process it started."""
+        return self._process.poll() is not None
+
+    def close_stdin(self) -> None:
+        """Says that nothing more will come; the core then finishes what is in flight and ends."""
+        self.stdin = _closed(self.stdin)
+
+    def terminate(self) -> None:
+        """Asks the process to end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends the process and whatever it started."""
+        if sys.platform == "win32" or self._process.returncode is not None:
+            self._process.kill()
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, 9)
+
+    def reap(self, patience: float) -> Exit:
+        """Waits for the end of the process, kills it when that takes longer than `patience` seconds, and closes up."""
+        try:
+            code = self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.wait()
+        self._drain.join(patience)
+        self.close_stdin()
+        self.stdout = _closed(self.stdout)
+        _children.discard(self)
+        return Exit(code, None) if code >= 0 else Exit(None, _signal_name(-code))
+
+    def forget(self) -> None:
+        """After a fork, in the new process: lets go of what belongs to the old one."""
+        self._process.returncode = 0  # or subprocess would try to wait for a process that is not ours
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self.stdin, self.stdout, self.stderr = map(_closed, (self.stdin, self.stdout, self.stderr))
+
+    def _keep_tail(self) -> None:
+        while chunk := os.read(self.stderr, 65536):
+            self._remember(chunk)
+        self.stderr = _closed(self.stderr)
+
+    def _remember(self, chunk: bytes) -> None:
+        self._noise += chunk
+        del self._noise[:-_TAIL_BYTES]
+
+
+def _closed(descriptor: int) -> int:
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
+
+
+def _own_group() -> dict[str, Any]:
+    """A Ctrl-C in the terminal is the caller's to handle, not the core's."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+    return {"process_group": 0}
+
+
+def _signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _forget_all() -> None:
+    for child in _children:
+        child.forget()
+    _children.clear()
+    _spawning.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_spawning.acquire, after_in_parent=_spawning.release, after_in_child=_forget_all)

