@@ -4,9 +4,15 @@
     ├── InvalidJournalError (ValueError)   what was handed in is not acceptable; nothing was sent or changed
     ├── JournalConflictError               acceptable by itself, not after what is stored; nothing was changed
     ├── JournalNotFoundError               nothing is stored at that address
+    │   └── RunNotFoundError (KeyError)    no such run, or no such step of it
     ├── JournalCorruptError                what is stored is damaged; it was left as it is
     ├── JournalStoreError                  the store refused: permission, full disk, a file system without locks
     ├── TurnBusyError                      somebody else drives the turn or the run
+    ├── UncertainEffectError               a tool may have run; somebody has to say what became of it
+    ├── ReplayDivergenceError (RuntimeError)  a replayed step is not the recorded one; nothing was run or changed
+    ├── RecordedToolError                  the recorded failure of a step, raised again on replay
+    ├── TurnSuspended                      a recorded question waits for its answer
+    ├── ResumeBudgetExhaustedError         the run was resumed too often; nothing was run
     ├── RuntimeUnavailableError            no Node, a Node that is too old, or a core that cannot start
     ├── RuntimeTimeoutError                no answer within the deadline; the outcome is not known
     ├── RuntimeCrashedError                the core died with the call in flight; the outcome is not known
@@ -27,11 +33,17 @@ __all__ = [
     "JournalNotFoundError",
     "JournalStoreError",
     "ProtocolError",
+    "RecordedToolError",
+    "ReplayDivergenceError",
+    "ResumeBudgetExhaustedError",
+    "RunNotFoundError",
     "RuntimeCrashedError",
     "RuntimeTimeoutError",
     "RuntimeUnavailableError",
     "TurnBusyError",
     "TurnJournalError",
+    "TurnSuspended",
+    "UncertainEffectError",
 ]
 
 
@@ -84,6 +96,13 @@ class JournalNotFoundError(TurnJournalError):
     default_kind = "journal_not_found"
 
 
+class RunNotFoundError(JournalNotFoundError, KeyError):
+    """No run of that id is recorded, or no such step of it."""
+
+    default_kind = "run_not_found"
+    __str__ = Exception.__str__  # a KeyError would show the message quoted
+
+
 class JournalCorruptError(TurnJournalError):
     """What is stored is damaged; it was left as it is."""
 
@@ -101,6 +120,41 @@ class TurnBusyError(TurnJournalError):
 
     default_kind = "turn_busy"
     is_retryable = True
+
+
+class UncertainEffectError(TurnJournalError):
+    """A tool may have run and nothing tells whether it did; `details` has `run_id`, `seq`, `tool`, `idempotency_key`
+    and `choices`. Specified in run-journal.md, section 3."""
+
+    default_kind = "effect_uncertain"
+
+
+class ReplayDivergenceError(TurnJournalError, RuntimeError):
+    """A replayed step is not the recorded one; nothing was run, and the record is untouched. `details` has `run_id`,
+    `seq`, `recorded`, `issued` and `fields`. Specified in run-journal.md, section 4."""
+
+    default_kind = "replay_divergence"
+
+
+class RecordedToolError(TurnJournalError):
+    """A step that failed when it ran, and whose loop went on, fails again on replay without running; `details` has
+    `run_id`, `seq`, `error_type` and `message`. Specified in run-journal.md, section 4."""
+
+    default_kind = "tool_failed"
+
+
+class TurnSuspended(TurnJournalError):
+    """The run waits for a decision; `details` has `run_id`, `seq`, `question` and `binds`. Drive it again after
+    `RunJournal.approve`. Specified in run-journal.md, section 4."""
+
+    default_kind = "turn_suspended"
+
+
+class ResumeBudgetExhaustedError(TurnJournalError):
+    """The run has been resumed `max_resumes` times without an end; nothing was run. `details` has `run_id`, `resumes`
+    and `max_resumes`. Specified in run-journal.md, section 4."""
+
+    default_kind = "resume_budget_exhausted"
 
 
 class RuntimeUnavailableError(TurnJournalError):

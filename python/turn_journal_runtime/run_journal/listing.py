@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .events import RUNNING
-
 if TYPE_CHECKING:
     from .journal import RunJournal
 
@@ -47,4 +45,7 @@ def list_runs(journal: RunJournal) -> list[RunSummary]:
     """Every run, oldest first."""
     interrupted = set(journal.interrupted_runs())
     rows = journal._database.read(_SUMMARIES, ())
-    return [RunSummary(*row, row[3] == RUNNING and row[0] in interrupted) for row in rows]
+    return [
+        RunSummary(run_id, agent, task, status, outcome, updated_at, events, run_id in interrupted)
+        for run_id, agent, task, status, outcome, updated_at, events in rows
+    ]

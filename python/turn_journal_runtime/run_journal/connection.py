@@ -1,0 +1,171 @@
+"""Opening the file: looked at before it is touched, settings read back, tables made in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ..errors import InvalidJournalError, JournalCorruptError, JournalStoreError, TurnJournalError
+from .filesystem import create_private, refuse_network_file_system, sync_folder
+from .schema import SCHEMA_VERSION, STATEMENTS, TABLES
+
+__all__ = ["MEMORY", "Durability", "connect", "settings_of", "typed_error"]
+
+Durability = Literal["process", "power"]
+
+MEMORY: Final = ":memory:"
+#: How long a writer waits for the writers before it.
+_BUSY_SECONDS: Final = 30.0
+
+
+def connect(path: str, durability: Durability) -> sqlite3.Connection:
+    """A connection to a run journal, made when it is not there. Not to be called by two threads at once.
+
+    Raises:
+        JournalStoreError: The place cannot hold a journal, or the file is of a newer version.
+        JournalCorruptError: The file is no run journal.
+    """
+    wanted = _settings(durability)
+    if path == MEMORY:
+        connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+    else:
+        refuse_network_file_system(Path(path))
+        if create_private(Path(path)):
+            sync_folder(Path(path).parent)
+        else:
+            _look_at(path)
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        if path != MEMORY:
+            _switch_to_wal(connection)
+            for name, value in wanted.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+            _read_back(connection, path, {"journal_mode": "wal"} | wanted)
+        _make_tables(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def settings_of(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The settings that decide what survives, as the connection itself reports them."""
+    return {name: _pragma(connection, name) for name in ("journal_mode", "busy_timeout", *_settings("power"))}
+
+
+def typed_error(error: Exception, path: str) -> TurnJournalError:
+    """The error of the tree that says what SQLite's says."""
+    if isinstance(error, TurnJournalError):
+        return error
+    details = {"path": path, "cause": str(error)}
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return JournalCorruptError(
+            f"{path} is damaged or no SQLite file ({error}). It was left as it is: restore a backup, or recover what "
+            "can be read with `sqlite3 <file> .recover`.",
+            details=details,
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return JournalStoreError(
+            f"The disk of {path} is full; nothing was written.", kind="store_full", details=details
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return JournalStoreError(
+            f"Another process has kept {path} locked for {_BUSY_SECONDS:.0f} s; nothing was written. Find the process "
+            "that holds a transaction open.",
+            details=details,
+        )
+    if code in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH) or isinstance(
+        error, (sqlite3.DataError, sqlite3.InterfaceError, UnicodeError, OverflowError)
+    ):
+        return InvalidJournalError(f"The value cannot be stored: {error}.", kind="invalid_request", details=details)
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+        return JournalStoreError(
+            f"{path} cannot be used ({error}); nothing was changed. The file and its folder must be writable by this "
+            "user.",
+            details=details,
+        )
+    return JournalStoreError(f"SQLite refused the operation on {path}: {error}.", details=details)
+
+
+def _settings(durability: Durability) -> dict[str, int]:
+    # NORMAL: a commit is in the kernel's hands, which survives the process. FULL: it is on the disk. On macOS only the
+    # full form of fsync reaches the platter.
+    power = durability == "power"
+    return {
+        "synchronous": 2 if power else 1,
+        "fullfsync": int(power and sys.platform == "darwin"),
+        "checkpoint_fullfsync": int(power and sys.platform == "darwin"),
+    }
+
+
+def _look_at(path: str) -> None:
+    """Refuses what is no run journal or a newer one, through a connection that cannot write."""
+    uri = Path(path).absolute().as_uri() + "?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
+    try:
+        version = _pragma(connection, "user_version")
+        columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in TABLES}
+    finally:
+        connection.close()
+    if version > SCHEMA_VERSION:
+        raise JournalStoreError(
+            f"{path} is of version {version}; this package reads up to {SCHEMA_VERSION}. Upgrade turn-journal-runtime; "
+            "the file was left as it is.",
+            kind="store_unsupported",
+            details={"path": path, "version": version, "supported": SCHEMA_VERSION},
+        )
+    for name, found in columns.items():
+        if (found or version) and not TABLES[name] <= found:
+            raise JournalCorruptError(
+                f"{path} is no run journal: its table `{name}` lacks {sorted(TABLES[name] - found)}. It was left as it "
+                "is; name another file.",
+                details={"path": path, "table": name},
+            )
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    # Switching asks for the whole file at once and does not wait for it as other statements do.
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _read_back(connection: sqlite3.Connection, path: str, wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
+        found = _pragma(connection, name)
+        if found != value:
+            raise JournalStoreError(
+                f"SQLite keeps {name} = {found!r} for {path} where {value!r} is needed: what it acknowledges would not "
+                "be durable. Put the journal on a local disk.",
+                kind="store_unsupported",
+                details={"path": path, "setting": name, "found": found, "wanted": value},
+            )
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    if _pragma(connection, "user_version") >= SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.rollback()
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]

@@ -1,0 +1,183 @@
+"""One SQLite file, shared by threads and by processes.
+
+One connection serves all threads of a process under a lock, because SQLite has one writer anyway. Every write takes the
+write lock as it begins: a transaction is `BEGIN IMMEDIATE`, and a single statement outside of one is a transaction that
+starts as a writer. So a writer waits for another one and never fails half way. Specified in run-journal.md, sections 1
+and 5.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidJournalError, JournalConflictError, JournalStoreError
+from .connection import MEMORY, Durability, connect, settings_of, typed_error
+from .filesystem import create_private, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Database", "Row"]
+
+Row = tuple[Any, ...]
+
+_REFUSALS = (sqlite3.Error, UnicodeError, OverflowError)
+
+#: Files are opened one at a time: see `create_private`.
+_opening = threading.Lock()
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+#: What a fork inherited. Closing a connection of the parent would drop or corrupt what the parent holds, so that the
+#: child keeps it, untouched, to its end.
+_inherited: list[object] = []
+
+
+class Database:
+    """A connection for every thread of a process; a forked child gets one of its own.
+
+    Args:
+        path: The file, or `:memory:`.
+        durability: `process` (a commit survives the process) or `power` (it survives power loss).
+
+    Raises:
+        JournalStoreError: The place cannot hold a journal, or the file is of a newer version.
+        JournalCorruptError: The file is no run journal.
+    """
+
+    def __init__(self, path: str, durability: Durability) -> None:
+        if durability not in ("process", "power"):
+            raise InvalidJournalError(
+                f'The durability {durability!r} is unknown; use "process" or "power".', kind="invalid_request"
+            )
+        self.path = path
+        self.durability: Durability = durability
+        self._lock = threading.RLock()
+        self._closed = False
+        self._cursor: sqlite3.Cursor | None = None
+        self._open()
+        _databases.add(self)
+
+    def write(self, sql: str, parameters: Row) -> int:
+        """Runs one statement as a transaction of its own; the number of rows it changed."""
+        with self._lock:
+            try:
+                return (self._cursor or self._open()).execute(sql, parameters).rowcount
+            except _REFUSALS as error:
+                raise typed_error(error, self.path) from error
+
+    def read(self, sql: str, parameters: Row = ()) -> list[Row]:
+        """All rows of a query. No cursor stays open, so that no reader holds up a writer."""
+        with self._lock:
+            try:
+                return (self._cursor or self._open()).execute(sql, parameters).fetchall()
+            except _REFUSALS as error:
+                raise typed_error(error, self.path) from error
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Cursor]:
+        """All or none; a writer from its first statement on."""
+        return self._within("BEGIN IMMEDIATE")
+
+    def snapshot(self) -> AbstractContextManager[sqlite3.Cursor]:
+        """Several queries that see one state."""
+        return self._within("BEGIN DEFERRED")
+
+    @contextmanager
+    def _within(self, begin: str) -> Iterator[sqlite3.Cursor]:
+        with self._lock:
+            cursor = self._cursor or self._open()
+            try:
+                cursor.execute(begin)
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                # Some failures have rolled back by themselves.
+                with suppress(sqlite3.Error):
+                    if cursor.connection.in_transaction:
+                        cursor.connection.rollback()
+                if isinstance(error, _REFUSALS):
+                    raise typed_error(error, self.path) from error
+                raise
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as the connection in use reports them."""
+        with self._lock:
+            return settings_of((self._cursor or self._open()).connection)
+
+    def backup(self, target: Path) -> None:
+        """Copies the database as it stands at this moment; the copy appears whole or not at all.
+
+        Raises:
+            JournalConflictError: The target exists.
+            JournalStoreError: It cannot be written.
+        """
+        if target.exists():
+            raise JournalConflictError(
+                f"{target} exists, and a backup replaces nothing: name another file.", details={"path": str(target)}
+            )
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        with self._lock:
+            source = (self._cursor or self._open()).connection
+            try:
+                with _opening:
+                    create_private(temporary)
+                    copy = sqlite3.connect(temporary, isolation_level=None)
+                try:
+                    source.backup(copy)
+                    # Without a log the copy is one file, which can be moved; a journal brings the log back.
+                    copy.execute("PRAGMA journal_mode = DELETE")
+                finally:
+                    copy.close()
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())
+                temporary.rename(target)
+                sync_folder(target.parent)
+            except sqlite3.Error as error:
+                raise typed_error(error, str(target)) from error
+            except OSError as error:
+                raise JournalStoreError(
+                    f"The backup {target} cannot be written: {error.strerror}.", details={"path": str(target)}
+                ) from error
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Closes the connection; again is harmless."""
+        with self._lock:
+            self._closed = True
+            cursor, self._cursor = self._cursor, None
+            if cursor is not None:
+                cursor.connection.close()
+
+    def _open(self) -> sqlite3.Cursor:
+        if self._closed:
+            raise JournalStoreError("The journal is closed; open it again.", details={"path": self.path})
+        try:
+            with _opening:
+                self._cursor = connect(self.path, self.durability).cursor()
+        except sqlite3.Error as error:
+            raise typed_error(error, self.path) from error
+        return self._cursor
+
+    def _leave_to_parent(self) -> None:
+        self._lock = threading.RLock()
+        # A database in memory was copied with the process and is the child's own.
+        if self.path != MEMORY and self._cursor is not None:
+            _inherited.append((self._cursor, self._cursor.connection))
+            self._cursor = None
+
+
+def _after_fork() -> None:
+    global _opening
+    _opening = threading.Lock()
+    for database in list(_databases):
+        database._leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,190 @@
+"""A drive and the record it starts from: begun, halted, ended; and the rule that a replay is the record's.
+
+Specified in run-journal.md, section 4.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import JournalConflictError, ReplayDivergenceError, TurnBusyError, TurnJournalError, TurnSuspended
+from .drive import Drive, claim
+from .events import KIND_TOOL_CALL, KIND_TOOL_RESULT
+from .faults import decode_row, recorded_failure
+from .steps import went_on
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .checkpoints import Checkpoints
+    from .journal import RunJournal
+
+__all__ = ["Driving"]
+
+
+class Driving:
+    """One drive of one run."""
+
+    def __init__(
+        self,
+        journal: RunJournal,
+        run_id: str,
+        *,
+        agent: str = "",
+        task: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        max_resumes: int = 20,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self._journal = journal
+        self._run_id = run_id
+        self._claim = partial(
+            claim, journal, self, run_id, agent=agent, task=task, metadata=metadata, max_resumes=max_resumes
+        )
+        self._checkpoints = checkpoints
+        self._drive: Drive | None = None
+        self._lock = threading.Lock()
+        self._next_seq = 0
+        #: Why this drive takes no further step.
+        self._halted: TurnJournalError | None = None
+        self._has_ended = False
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return self._run_id
+
+    @property
+    def journal(self) -> RunJournal:
+        """The journal that the run is recorded in."""
+        return self._journal
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the next step stands in the record."""
+        return self._drive is not None and self._next_seq <= self._drive.last_seq
+
+    # The life of a drive
+
+    def _begin(self) -> Drive:
+        """Claims the run, and puts the workspace where the record is."""
+        with self._lock:
+            if self._drive is not None:
+                return self._drive
+            drive = self._claim()
+            try:
+                if self._checkpoints is not None and drive.token is not None:
+                    if drive.checkpoint_id is not None:
+                        self._checkpoints.restore(drive.checkpoint_id)
+                    else:
+                        self._journal.set_checkpoint(self._run_id, self._checkpoints.snapshot())
+            except BaseException:
+                self._journal._ownership.end(self._run_id)
+                drive.release(is_suspended=False)
+                raise
+            self._drive = drive
+            return drive
+
+    def _finish(self, outcome: str) -> None:
+        drive = self._drive or self._begin()
+        if self._halted is not None:
+            raise self._halted
+        if self._has_ended:
+            return
+        if self._next_seq <= drive.last_seq:
+            self._diverge(
+                self._next_seq, drive.record.get(self._next_seq, {}), {"kind": "end"}, ["kind"], "the loop ended"
+            )
+        if drive.token is not None:
+            drive.finish(outcome)
+        self._leave()
+
+    def _release(self) -> None:
+        drive = self._drive
+        if drive is None or self._has_ended:
+            return
+        self._leave()
+        if drive.token is not None and not isinstance(self._halted, TurnBusyError):
+            drive.release(is_suspended=isinstance(self._halted, TurnSuspended))
+
+    def _leave(self) -> None:
+        self._has_ended = True
+        self._journal._ownership.end(self._run_id)
+
+    def disown(self) -> None:
+        """In a forked child: the parent drives on, the child must not."""
+        self._lock = threading.Lock()
+        self._halted = TurnBusyError(
+            f"Run {self._run_id!r} is driven by the process that this one was forked from. Drive it there, or open the "
+            "journal here and wait for that one to end.",
+            details={"run_id": self._run_id},
+        )
+
+    def _issue(self) -> tuple[int, Drive]:
+        """The next step's number, given in the order of the calls, whatever order the steps end in."""
+        drive = self._drive or self._begin()
+        if self._halted is not None:
+            raise self._halted
+        if self._has_ended:
+            raise JournalConflictError(
+                f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
+            )
+        with self._lock:
+            seq = self._next_seq
+            self._next_seq = seq + 1
+        return seq, drive
+
+    def _halt(self, error: TurnJournalError) -> TurnJournalError:
+        self._halted = error
+        return error
+
+    def _must_be_open(self, drive: Drive) -> None:
+        if drive.token is None:
+            raise JournalConflictError(
+                f"Run {self._run_id!r} has ended: its record is replayed, and nothing new is run. Fork it to go on "
+                "from one of its steps.",
+                details={"run_id": self._run_id},
+            )
+
+    # A replay is the record's
+
+    def _expect_nothing(
+        self, seq: int, drive: Drive, events: dict[str, bytes], kind: str, issued: dict[str, Any]
+    ) -> None:
+        """The record has nothing at this number: no step of another kind, and no failure that is to be raised again."""
+        if events:
+            self._diverge(seq, events, {"kind": kind, **issued}, ["kind"], f"a step of kind {kind}")
+        attempt = drive.attempts.get(seq)
+        if attempt is None:
+            return
+        if attempt.kind != kind:
+            self._diverge(seq, {attempt.kind: b"{}"}, {"kind": kind}, ["kind"], f"a step of kind {kind}")
+        if went_on(attempt, drive.last_seq):
+            raise recorded_failure(attempt.error_type or "Exception", attempt.message or "", self._run_id, seq)
+
+    def _diverge(
+        self, seq: int, events: Mapping[str, bytes], issued: dict[str, Any], fields: list[str], what: str
+    ) -> NoReturn:
+        kind = _step_kind(events)
+        recorded: dict[str, Any] = {"kind": kind}
+        for name, stored in list(events.items())[:1]:
+            recorded |= decode_row(self._run_id, seq, name, stored)
+        named = f" {recorded['name']!r}" if isinstance(recorded.get("name"), str) else ""
+        raise self._halt(
+            ReplayDivergenceError(
+                f"Run {self._run_id!r} parts from its record at step {seq} ({kind}{named} there, {what} here); "
+                f"they differ in {', '.join(fields)}. Nothing was run and the record is untouched. The loop's code or "
+                "input has changed: replay with the old ones, or fork the run before that step.",
+                details={"run_id": self._run_id, "seq": seq, "recorded": recorded, "issued": issued, "fields": fields},
+            )
+        )
+
+
+def _step_kind(events: Mapping[str, bytes]) -> str:
+    if not events:
+        return "nothing"
+    if KIND_TOOL_RESULT in events and KIND_TOOL_CALL not in events:
+        return "value"
+    return next(iter(events)) if KIND_TOOL_CALL not in events else KIND_TOOL_CALL

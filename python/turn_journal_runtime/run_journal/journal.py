@@ -1,0 +1,451 @@
+"""`RunJournal`: the events of agent runs in one SQLite file."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import InvalidJournalError, JournalCorruptError, ReplayDivergenceError
+from . import approvals, lineage, steps, transfer
+from .connection import MEMORY, Durability
+from .database import Database
+from .events import KINDS, RUNNING, TERMINAL_STATUSES, JournalEvent, RunMeta
+from .faults import check_run_id, damaged_row, unknown_run
+from .filesystem import default_path
+from .ownership import Ownership
+from .payload import DamagedPayload, decode, encode
+from .schema import ITERATION_INDEX, RUN_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+__all__ = ["RunJournal"]
+
+_UPSERT = (
+    "INSERT INTO journal (run_id, seq, kind, payload, created_at) VALUES {rows} "
+    "ON CONFLICT (run_id, seq, kind) DO UPDATE SET payload = excluded.payload, created_at = excluded.created_at"
+)
+_ROW = "(?, ?, ?, ?, ?)"
+_APPEND = _UPSERT.format(rows=_ROW)
+#: Rows of one statement: SQLite takes many in one at less than half of the price of one at a time.
+_BATCH = 200
+_APPEND_BATCH = _UPSERT.format(rows=", ".join([_ROW] * _BATCH))
+# Payloads are read as bytes, which is what the decoder takes.
+_EVENTS = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
+_INDEX = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, rowid"
+_MAX_SEQ = 2**63 - 1
+
+OPEN_RUN = (
+    "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
+    "VALUES (?, ?, ?, 'running', NULL, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET status = 'running', "
+    "outcome = NULL, checkpoint_id = COALESCE(excluded.checkpoint_id, checkpoint_id), updated_at = excluded.updated_at"
+)
+SET_CHECKPOINT = "UPDATE runs SET checkpoint_id = ?, updated_at = ? WHERE run_id = ?"
+CLOSE_RUN = "UPDATE runs SET status = ?, outcome = ?, updated_at = ? WHERE run_id = ?"
+
+
+class RunJournal:
+    """Records what agent runs have done, so that a run which died goes on where its record ends.
+
+    Thread-safe; several processes may share one file; a forked child opens its own connection. A context manager.
+
+    Args:
+        db_path: A file, `":memory:"`, or None for `$TURN_JOURNAL_HOME/runs/journal.db`.
+        durability: `"process"`: what is acknowledged survives the death of the process. `"power"`: it survives power
+            loss too.
+        redact: Called with a copy of every payload (and of a run's `{agent, task, metadata}`, and of a failure's
+            `{error_type, message}`) before it is stored; what it returns is stored instead.
+
+    Raises:
+        JournalStoreError: The place cannot hold a journal (`store_io_failed`, `store_unsupported`), or the file is of a
+            newer version (`store_unsupported`); the file is left as it is.
+        JournalCorruptError: The file is no run journal; it is left as it is.
+
+    Specified in run-journal.md, section 1.
+    """
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        *,
+        durability: Durability = "process",
+        redact: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        path = os.fspath(default_path() if db_path is None else db_path)
+        self._database = Database(path if path == MEMORY else os.path.abspath(path), durability)
+        self._redact = redact
+        self._ownership = Ownership(self._database.path)
+
+    @property
+    def path(self) -> str:
+        """The journal's file, or `:memory:`."""
+        return self._database.path
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged write survives."""
+        return self._database.durability
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """SQLite's settings, read back from the connection in use."""
+        return self._database.settings
+
+    # Runs
+
+    def open_run(
+        self,
+        run_id: str,
+        *,
+        agent: str = "",
+        task: str = "",
+        checkpoint_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Registers a run as `running`. Again: keeps its journal, its creation time and, when none is given, its
+        checkpoint.
+
+        Raises:
+            InvalidJournalError: An id that is no text, or metadata that is not JSON.
+        """
+        self._database.write(OPEN_RUN, self._run_row(run_id, agent, task, checkpoint_id, metadata))
+
+    def set_checkpoint(self, run_id: str, checkpoint_id: str) -> None:
+        """Binds the latest snapshot of the workspace to a run.
+
+        Raises:
+            RunNotFoundError: No such run; it is a `KeyError`.
+        """
+        if not self._database.write(SET_CHECKPOINT, (checkpoint_id, time.time(), run_id)):
+            raise unknown_run(run_id)
+
+    def close_run(self, run_id: str, outcome: str = "done") -> None:
+        """Ends a run. Its status is the outcome when that is `done`, `succeeded`, `failed` or `cancelled`, else `done`.
+
+        Raises:
+            RunNotFoundError: No such run; it is a `KeyError`.
+        """
+        if not self._database.write(CLOSE_RUN, closing(run_id, outcome)):
+            raise unknown_run(run_id)
+
+    def run_meta(self, run_id: str) -> RunMeta | None:
+        """What is known of a run, or None.
+
+        Raises:
+            JournalCorruptError: Its metadata is damaged.
+        """
+        rows = self._database.read(
+            "SELECT run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, "
+            "CAST(metadata AS BLOB) FROM runs WHERE run_id = ?",
+            (run_id,),
+        )
+        if not rows:
+            return None
+        *columns, metadata = rows[0]
+        run = RunMeta(*columns)
+        try:
+            run.metadata = {} if metadata is None else decode(metadata)
+        except DamagedPayload as error:
+            raise JournalCorruptError(
+                f"The metadata of run {run_id!r} is damaged: {error}.", details={"run_id": run_id, "table": "runs"}
+            ) from error
+        return run
+
+    def interrupted_runs(self, *, include_owned: bool = False) -> list[str]:
+        """The runs that are still `running`, oldest first.
+
+        Args:
+            include_owned: Whether to list also those that a living process drives.
+        """
+        rows = self._database.read(
+            "SELECT runs.run_id, owner FROM runs LEFT JOIN run_drives ON run_drives.run_id = runs.run_id "
+            "WHERE status = ? ORDER BY runs.created_at, runs.rowid",
+            (RUNNING,),
+        )
+        return [run_id for run_id, owner in rows if include_owned or not self._ownership.is_driven(run_id, owner)]
+
+    def delete_run(self, run_id: str) -> None:
+        """Removes a run and all that is stored of it; a run that is not there is no error.
+
+        Raises:
+            TurnBusyError: A living process drives it.
+        """
+        with self._database.transaction() as cursor:
+            self._ownership.refuse_driven(cursor, run_id)
+            for table in RUN_TABLES:
+                cursor.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
+
+    # Events
+
+    def append(self, event: JournalEvent) -> None:
+        """Stores an event under its run, number and kind; the same again replaces the payload, not the place.
+
+        Raises:
+            InvalidJournalError: An unknown kind, a number that is none, or a payload that cannot be stored exactly; it
+                is a `ValueError`, and nothing is changed.
+        """
+        self._database.write(_APPEND, self._row(event))
+
+    def append_many(self, events: Iterable[JournalEvent]) -> None:
+        """Stores events, all or none.
+
+        Raises:
+            InvalidJournalError: As `append`, for any of them.
+        """
+        rows = list(map(self._row, events))
+        whole = len(rows) - len(rows) % _BATCH
+        with self._database.transaction() as cursor:
+            for at in range(0, whole, _BATCH):
+                cursor.execute(_APPEND_BATCH, list(chain.from_iterable(rows[at : at + _BATCH])))
+            cursor.executemany(_APPEND, rows[whole:])
+
+    def events(self, run_id: str) -> list[JournalEvent]:
+        """A run's events by number, those of one step in the order in which they were first stored.
+
+        Raises:
+            JournalCorruptError: A payload is damaged; `details` names its row.
+        """
+        rows = self._database.read(_EVENTS, (run_id,))
+        try:
+            return [
+                JournalEvent(run_id, seq, kind, decode(payload), created_at) for seq, kind, payload, created_at in rows
+            ]
+        except DamagedPayload:
+            _name_the_damage(run_id, rows)
+
+    def replay_index(self, run_id: str) -> dict[tuple[int, str], dict[str, Any]]:
+        """A run's payloads by number and kind, for memoised replay.
+
+        Raises:
+            JournalCorruptError: A payload is damaged; `details` names its row.
+        """
+        rows = self._database.read(_INDEX, (run_id,))
+        try:
+            return {(seq, kind): decode(payload) for seq, kind, payload in rows}
+        except DamagedPayload:
+            _name_the_damage(run_id, rows)
+
+    def last_iteration(self, run_id: str) -> int | None:
+        """The highest recorded iteration index, or None."""
+        rows = self._database.read(
+            f"SELECT {ITERATION_INDEX} AS found FROM journal WHERE run_id = ? AND kind = 'iteration' "  # noqa: S608
+            f"ORDER BY {ITERATION_INDEX} DESC LIMIT 1",
+            (run_id,),
+        )
+        highest = rows[0][0] if rows else None
+        if not isinstance(highest, float):
+            return highest
+        # SQLite rounds integers beyond 64 bits; the payloads have them exactly.
+        rows = self._database.read(
+            "SELECT CAST(payload AS BLOB) FROM journal WHERE run_id = ? AND kind = 'iteration' "  # noqa: S608
+            f"AND {ITERATION_INDEX} = ?",
+            (run_id, highest),
+        )
+        return max(int(decode(payload)["index"]) for (payload,) in rows)
+
+    def assert_replay_order(self, run_id: str, expected: Sequence[tuple[int, str]] | Sequence[str]) -> None:
+        """Refuses a replay whose steps are not the recorded ones in the recorded order.
+
+        Args:
+            run_id: The run that is replayed.
+            expected: The steps of the replay, as `(seq, kind)` or as bare kinds.
+
+        Raises:
+            ReplayDivergenceError: They differ; it is a `RuntimeError` and names the first difference.
+        """
+        rows = self._database.read("SELECT seq, kind FROM journal WHERE run_id = ? ORDER BY seq, rowid", (run_id,))
+        bare = bool(expected) and isinstance(expected[0], str)
+        recorded: list[Any] = [kind if bare else (seq, kind) for seq, kind in rows]
+        issued: list[Any] = [step if bare else tuple(step) for step in expected]
+        if recorded == issued:
+            return
+        at = next(
+            (at for at, pair in enumerate(zip(recorded, issued, strict=False)) if pair[0] != pair[1]),
+            min(len(recorded), len(issued)),
+        )
+        there = f"{recorded[at]!r}" if at < len(recorded) else "nothing more"
+        here = f"{issued[at]!r}" if at < len(issued) else "nothing more"
+        raise ReplayDivergenceError(
+            f"The replay of run {run_id!r} parts from its record at event {at}: recorded is {there}, the replay has "
+            f"{here}. The loop's code or input has changed; replay with the old ones, or fork the run before it.",
+            details={
+                "run_id": run_id,
+                "seq": rows[at][0] if at < len(rows) else None,
+                "at": at,
+                "recorded": list(recorded[at : at + 1]),
+                "issued": list(issued[at : at + 1]),
+                "fields": ["order"],
+            },
+        )
+
+    # Steps whose outcome is not known, and questions
+
+    def uncertain(self, run_id: str) -> list[steps.UncertainStep]:
+        """The tool calls that may have happened: recorded as begun, without an outcome.
+
+        Specified in run-journal.md, section 3.
+        """
+        return steps.uncertain(self._database, run_id)
+
+    def settle(self, run_id: str, seq: int, *, result: Any = steps.UNSET, absent: bool = False) -> None:
+        """Says what became of an uncertain step: its result, or that it did not happen and may run.
+
+        Args:
+            run_id: The run.
+            seq: The step's number.
+            result: What the tool returned, a JSON value.
+            absent: True when the effect did not happen.
+
+        Raises:
+            RunNotFoundError: No such tool call is recorded.
+            JournalConflictError: The step has another outcome; the same again is no error.
+            InvalidJournalError: Neither or both of `result` and `absent`.
+
+        Specified in run-journal.md, section 3.
+        """
+        steps.settle(self._database, self._stored, run_id, seq, result, absent)
+
+    def approve(self, run_id: str, seq: int, decision: Any, *, by: str) -> None:
+        """Records a decision on a question that a run has asked; its next drive goes on with it.
+
+        Args:
+            run_id: The run.
+            seq: The number of the approval step.
+            decision: A JSON value other than None, handed to the loop as it is.
+            by: Who decided.
+
+        Raises:
+            RunNotFoundError: No question is recorded there.
+            JournalConflictError: It was decided otherwise; the same decision again is no error.
+
+        Specified in run-journal.md, section 4.
+        """
+        approvals.approve(self._database, self._stored, run_id, seq, decision, by)
+
+    def pending_approvals(self, run_id: str | None = None) -> list[approvals.PendingApproval]:
+        """The questions that wait for a decision, of one run or of all."""
+        return approvals.pending(self._database, run_id)
+
+    # Whole runs
+
+    def fork(self, run_id: str, new_run_id: str, *, upto: int) -> None:
+        """Makes a run that replays another one's steps up to and with number `upto`, then goes its own way.
+
+        The original does not change; `parent` of the new run names it.
+
+        Raises:
+            RunNotFoundError: No such run.
+            JournalConflictError: The new id is taken.
+
+        Specified in run-journal.md, section 4.
+        """
+        lineage.fork(self._database, run_id, new_run_id, upto)
+
+    def parent(self, run_id: str) -> tuple[str, int] | None:
+        """The run that this one was forked from, and the last step it took over; None when it is no fork."""
+        return lineage.parent(self._database, run_id)
+
+    def diff(self, run_a: str, run_b: str) -> lineage.RunDifference | None:
+        """The first step at which two runs part, and the fields; None when they are equal.
+
+        Specified in run-journal.md, section 4.
+        """
+        return lineage.diff(self._database, run_a, run_b)
+
+    def export(self, run_id: str) -> Iterator[str]:
+        """A run as lines of JSON: one for the run, one for each event, one that closes and counts them.
+
+        Raises:
+            RunNotFoundError: No such run.
+
+        Specified in run-journal.md, section 5.
+        """
+        return transfer.export_run(self._database, run_id)
+
+    def import_run(self, lines: Iterable[str], *, overwrite: bool = False) -> str:
+        """Stores a run that `export` gave, all or nothing; its id is returned.
+
+        Args:
+            lines: The lines of one export, whole.
+            overwrite: Whether a run of that id may be replaced.
+
+        Raises:
+            InvalidJournalError: The lines are no whole export.
+            JournalConflictError: A run of that id is there and may not be replaced.
+            TurnBusyError: A living process drives it.
+        """
+        return transfer.import_run(self._database, lines, overwrite, self._ownership)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copies the whole journal while it is in use; copying the file by hand misses what is in its log.
+
+        Raises:
+            JournalConflictError: The file exists.
+            JournalStoreError: It cannot be written.
+        """
+        self._database.backup(Path(path))
+
+    # The life of the handle
+
+    def close(self) -> None:
+        """Closes the journal; again is harmless. Runs it still drives count as interrupted from here on."""
+        self._ownership.release()
+        self._database.close()
+
+    def __enter__(self) -> RunJournal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _row(self, event: JournalEvent) -> tuple[str, int, str, str, float]:
+        run_id, seq, kind = event.run_id, event.seq, event.kind
+        if kind not in KINDS:
+            raise InvalidJournalError(
+                f"The event kind {kind!r:.80} is unknown; use one of {sorted(KINDS)}.", kind="invalid_request"
+            )
+        if type(seq) is not int or not 0 <= seq <= _MAX_SEQ:
+            raise InvalidJournalError(f"A step's number is an integer from 0, not {seq!r:.80}.", kind="invalid_request")
+        if type(run_id) is not str or not run_id:
+            check_run_id(run_id)
+        stored = self._stored(event.payload) if self._redact is not None else encode(event.payload).decode()
+        return run_id, seq, kind, stored, event.created_at
+
+    def _stored(self, payload: Mapping[str, Any]) -> str:
+        """A payload as it is stored: what may not be kept taken out, then as JSON."""
+        text = encode(payload)
+        if self._redact is not None:
+            # The callable gets a copy: what the tool and the loop hold stays whole.
+            text = encode(self._redact(decode(text)))
+        return text.decode()
+
+    def _run_row(
+        self, run_id: str, agent: str, task: str, checkpoint_id: str | None, metadata: Mapping[str, Any] | None
+    ) -> tuple[Any, ...]:
+        check_run_id(run_id)
+        stored = encode(metadata or {})
+        if self._redact is not None:
+            shown = self._redact({"agent": agent, "task": task, "metadata": decode(stored)})
+            agent, task, stored = str(shown["agent"]), str(shown["task"]), encode(shown["metadata"])
+        now = time.time()
+        return run_id, agent, task, checkpoint_id, now, now, stored.decode()
+
+
+def closing(run_id: str, outcome: str) -> tuple[str, str, float, str]:
+    """What `CLOSE_RUN` asks for."""
+    return outcome if outcome in TERMINAL_STATUSES else "done", outcome, time.time(), run_id
+
+
+def _name_the_damage(run_id: str, rows: Iterable[tuple[Any, ...]]) -> NoReturn:
+    for seq, kind, payload, *_ in rows:
+        try:
+            decode(payload)
+        except DamagedPayload as error:
+            raise damaged_row(run_id, seq, kind, error) from None
+    raise AssertionError("a payload that was damaged a moment ago")

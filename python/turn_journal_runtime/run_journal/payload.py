@@ -1,0 +1,227 @@
+"""Payloads as they are stored: exact, or refused with the place of the fault.
+
+`encode` and `decode` are the hot ends of every step, so the common payload costs one walk and one call of orjson; what
+orjson cannot write or read exactly (integers beyond 64 bits, non-finite numbers, values that are not JSON) takes the
+slower exact way. `canonical` is RFC 8785, with integers of any size written in full. Specified in run-journal.md,
+sections 1 and 5; ts/src/run/Payload.ts is its twin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+import rfc8785
+
+from ..errors import InvalidJournalError
+
+__all__ = ["MAX_DEPTH", "DamagedPayload", "canonical", "decode", "differing_fields", "digest", "encode", "same"]
+
+#: How deep the values of a payload may nest.
+MAX_DEPTH: Final = 128
+
+
+class DamagedPayload(ValueError):
+    """What is stored is not JSON."""
+
+
+def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH) -> bytes:
+    """Compact JSON of a payload. Values that are not JSON become `str(value)`, NaN and the infinities too.
+
+    Args:
+        payload: A mapping; what it holds may nest `levels` deep.
+
+    Raises:
+        InvalidJournalError: The payload is no mapping, has a key that is not text, refers to itself, nests deeper than
+            128 levels or has text that is not valid Unicode; `details["path"]` is the place.
+    """
+    if type(payload) is dict and _are_plain(payload.values(), levels):
+        try:
+            return orjson.dumps(payload)
+        except TypeError:
+            pass  # an integer beyond 64 bits, or a fault that the exact way names
+    if not isinstance(payload, Mapping):
+        raise _refused("$", "not_json", f"a payload is a mapping, not a {type(payload).__name__}")
+    return orjson.dumps(_exact(payload, "$", levels, ()))
+
+
+def decode(stored: bytes) -> Any:
+    """The value that was encoded, integers of any size exactly.
+
+    Raises:
+        DamagedPayload: The bytes are not JSON.
+    """
+    # orjson reads an integer beyond 64 bits as a float; such a one has at least 19 digits in a row.
+    if _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO):
+        try:
+            return orjson.loads(stored)
+        except orjson.JSONDecodeError:
+            pass  # another writer's NaN or half a surrogate pair, or damage
+    try:
+        return _EXACT_DECODER.decode(stored.decode())
+    except (ValueError, RecursionError) as error:
+        raise DamagedPayload(str(error)) from None
+
+
+def canonical(value: Any) -> bytes:
+    """RFC 8785 of a JSON value: the same bytes for equal values, in both languages."""
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        text = b""
+    # orjson differs from RFC 8785 in the form of floats and in the order of keys beyond the basic plane.
+    if text and not _NEEDS_CARE.search(text):
+        return text
+    return _canonical(value).encode(errors="surrogatepass")
+
+
+def digest(value: Any) -> str:
+    """The SHA-256 of a value's canonical form."""
+    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, numbers by value and booleans never equal to numbers."""
+    return canonical(one) == canonical(other)
+
+
+def differing_fields(recorded: Any, issued: Any, path: str = "") -> list[str]:
+    """The places where two JSON values differ, objects compared member by member: `["args.limit"]`."""
+    if isinstance(recorded, dict) and isinstance(issued, dict):
+        return [
+            place
+            for key in sorted(recorded.keys() | issued.keys())
+            for place in (
+                differing_fields(recorded[key], issued[key], _member(path, key))
+                if key in recorded and key in issued
+                else [_member(path, key)]
+            )
+        ]
+    return [] if same(recorded, issued) else [path]
+
+
+def _member(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER: Final = b"0" * 19
+_NEEDS_CARE: Final = re.compile(rb"[0-9][.eE]|[\xf0-\xf4]")
+
+
+def _are_plain(items: Iterable[Any], levels: int) -> bool:
+    """Whether orjson writes these values as this module promises to, or refuses them. Hot: leaves cost no call."""
+    for item in items:
+        kind = type(item)
+        if kind is str or kind is int or kind is bool or item is None:
+            continue
+        if kind is dict or kind is list:
+            if levels <= 0 or not _are_plain(item.values() if kind is dict else item, levels - 1):
+                return False
+        # NaN and the infinities are not zero when they are taken from themselves.
+        elif kind is not float or item - item != 0.0:
+            return False
+    return True
+
+
+def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...]) -> Any:
+    """A copy that orjson writes as it should, or the fault with its place."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return orjson.Fragment(_digits(int(value)).encode())
+    if isinstance(value, float):
+        # A subclass keeps its value, not its own text.
+        return float(value) if math.isfinite(value) else float.__repr__(value)
+    if isinstance(value, str):
+        return _text(value, path)
+    if not isinstance(value, (Mapping, list, tuple)):
+        return _text(str(value), path)
+    if id(value) in parents:
+        raise _refused(path, "refers_to_itself", "a value that contains itself")
+    if levels < 0:
+        raise _refused(path, "too_deep", f"nested deeper than {MAX_DEPTH} levels", kind="journal_too_deep")
+    parents = (*parents, id(value))
+    if isinstance(value, Mapping):
+        return {
+            _key(key, path): _exact(item, f"{path}.{key}", levels - 1, parents) for key, item in list(value.items())
+        }
+    return [_exact(item, f"{path}[{at}]", levels - 1, parents) for at, item in enumerate(list(value))]
+
+
+def _key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise _refused(path, "not_text", f"the key {key!a}; keys are text")
+    return _text(key, path)
+
+
+def _text(value: str, path: str) -> str:
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refused(path, "invalid_text", "text that is not valid Unicode (half of a surrogate pair)") from None
+    return text
+
+
+def _refused(path: str, reason: str, text: str, kind: str = "invalid_request") -> InvalidJournalError:
+    shown = path.encode(errors="replace").decode()
+    return InvalidJournalError(
+        f"The payload cannot be stored: {text}, at {shown[:200]}.", kind=kind, details={"path": shown, "reason": reason}
+    )
+
+
+# CPython limits `str(int)` and `int(str)` to 4,300 digits; longer ones are converted in parts.
+_PART: Final = 4000
+
+
+def _digits(number: int) -> str:
+    if number < 0:
+        return "-" + _digits(-number)
+    if number.bit_length() <= 3 * _PART:
+        return str(number)
+    half = number.bit_length() * 30103 // 200000
+    head, tail = divmod(number, 10**half)
+    return _digits(head) + _digits(tail).zfill(half)
+
+
+def _integer(text: str) -> int:
+    if len(text) <= _PART:
+        return int(text)
+    if text.startswith("-"):
+        return -_integer(text[1:])
+    half = len(text) // 2
+    power: int = 10**half
+    return _integer(text[:-half]) * power + _integer(text[-half:])
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+# Other writers (Python's own json) leave these tokens; they read as what `encode` stores for such a number.
+_CONSTANTS: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+_EXACT_DECODER: Final = json.JSONDecoder(
+    parse_int=_integer, parse_float=_finite, parse_constant=_CONSTANTS.__getitem__, strict=True
+)
+
+
+def _canonical(value: Any) -> str:
+    if isinstance(value, dict):
+        members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be", "surrogatepass"))
+        return "{" + ",".join(f"{_canonical(key)}:{_canonical(item)}" for key, item in members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_canonical, value)) + "]"
+    if isinstance(value, float):
+        return rfc8785.dumps(value).decode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _digits(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,331 @@
+"""What each step of a run does, told once for both forms of `DurableRun`.
+
+A step is a generator: it yields what it needs done (a `Call` of the caller's code, a `Write` of the record) and returns
+its value. The sync form does it in the calling thread, the async form without blocking the event loop. Specified in
+run-journal.md, section 4.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import orjson
+
+from ..errors import InvalidJournalError, TurnSuspended, UncertainEffectError
+from . import approvals
+from .driving import Driving
+from .events import (
+    KIND_APPROVAL,
+    KIND_ITERATION,
+    KIND_MODEL_DECISION,
+    KIND_TOOL_CALL,
+    KIND_TOOL_RESULT,
+    KIND_VERIFICATION,
+)
+from .faults import decode_row, name_of, recorded_failure
+from .payload import decode, differing_fields, digest, encode
+from .steps import Absent, Attempt, Committed, Readback, went_on
+
+if TYPE_CHECKING:
+    from .drive import Drive
+
+__all__ = ["Call", "DurableSteps", "Step", "Write", "current_idempotency_key"]
+
+T = TypeVar("T")
+Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
+OnChange: TypeAlias = Literal["diverge", "ask_again"]
+
+
+class Call(NamedTuple):
+    """The caller's code is to be run, sync or async."""
+
+    function: Callable[..., Any]
+    arguments: Sequence[Any] = ()
+    keywords: Mapping[str, Any] = {}
+
+
+class Write(NamedTuple):
+    """The record, or a snapshot, is to be written."""
+
+    function: Callable[[], Any]
+
+
+Step: TypeAlias = Generator[Call | Write, Any, T]
+
+_key: ContextVar[str | None] = ContextVar("turn_journal_idempotency_key", default=None)
+_SUFFIX: Final = b',"idempotency_key":'
+
+
+def current_idempotency_key() -> str | None:
+    """The key of the tool call that is running here, stable across every attempt at it; None outside of one.
+
+    Specified in run-journal.md, section 4.
+    """
+    return _key.get()
+
+
+class DurableSteps(Driving):
+    """The steps that a drive can take."""
+
+    def _memo(self, seq: int, drive: Drive, name: str, args: Arguments) -> Any:
+        """The recorded result of a tool step whose call is, byte for byte, the recorded one; else `_MISS`."""
+        events = drive.record.get(seq)
+        if events is None or self._journal._redact is not None:
+            return _MISS
+        result = events.get(KIND_TOOL_RESULT)
+        if result is None:
+            return _MISS
+        try:
+            issued = orjson.dumps({"name": name, "args": args})
+        except TypeError:
+            return _MISS
+        # Equal text is an equal call, except that orjson writes NaN as null: that goes the long way.
+        if b"null" in issued or not events.get(KIND_TOOL_CALL, b"").startswith(issued[:-1] + _SUFFIX):
+            return _MISS
+        return decode(result)["result"]
+
+    def _tool(
+        self,
+        seq: int,
+        drive: Drive,
+        name: str,
+        args: Arguments,
+        fn: Callable[..., Any],
+        restart_safe: bool,
+        readback: Callable[[str], Any] | None,
+        label: str | None,
+    ) -> Step[Any]:
+        if not isinstance(name, str) or not name:
+            raise InvalidJournalError(f"A tool's name is a text, not {name!r:.80}.", kind="invalid_request")
+        key = f"{self._run_id}:{seq}:{name}"
+        issued = {"name": name, "args": {} if args is None else args}
+        events = drive.record.get(seq, {})
+        stored = events.get(KIND_TOOL_CALL)
+        if stored is None:
+            self._expect_nothing(seq, drive, events, KIND_TOOL_CALL, issued)
+            self._must_be_open(drive)
+            call = issued if self._journal._redact is None else self._kept(issued)
+            call["idempotency_key"] = key
+            if label is not None:
+                call["tool_call_id"] = label
+            yield Write(partial(drive.insert, seq, KIND_TOOL_CALL, encode(call).decode()))
+            return (yield from self._attempt_tool(seq, drive, key, args, fn))
+        recorded = decode_row(self._run_id, seq, KIND_TOOL_CALL, stored)
+        here, there = self._kept(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
+        fields = differing_fields(there, here)
+        if fields:
+            self._diverge(seq, events, {"kind": KIND_TOOL_CALL, **here}, fields, f"tool {name!r}")
+        result = events.get(KIND_TOOL_RESULT)
+        if result is not None:
+            return decode_row(self._run_id, seq, KIND_TOOL_RESULT, result).get("result")
+        attempt = drive.attempts.get(seq)
+        if attempt is not None and went_on(attempt, drive.last_seq):
+            raise recorded_failure(attempt.error_type or "Exception", attempt.message or "", self._run_id, seq)
+        self._must_be_open(drive)
+        key = str(recorded.get("idempotency_key", key))
+        if attempt is not None and attempt.state == "absent":
+            # The word that it did not happen holds for one attempt.
+            yield Write(partial(drive.attempt, seq, Attempt(KIND_TOOL_CALL, "again")))
+        elif not restart_safe:
+            answer: Readback | None = None if readback is None else (yield Call(readback, (key,)))
+            if isinstance(answer, Committed):
+                text, value = self._recordable({"result": answer.result})
+                yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, text))
+                return value["result"]
+            if not isinstance(answer, Absent):
+                raise self._halt(_uncertain(self._run_id, seq, name, key, attempt))
+        return (yield from self._attempt_tool(seq, drive, key, args, fn))
+
+    def _attempt_tool(self, seq: int, drive: Drive, key: str, args: Arguments, fn: Callable[..., Any]) -> Step[Any]:
+        token = _key.set(key)
+        try:
+            result = yield Call(fn, (), args) if isinstance(args, Mapping) else Call(fn, args or ())
+        except Exception as error:
+            yield self._failure(seq, drive, KIND_TOOL_CALL, error)
+            raise
+        finally:
+            _key.reset(token)
+        try:
+            text, value = self._recordable({"result": result})
+        except InvalidJournalError as error:
+            raise InvalidJournalError(
+                f"The tool at step {seq} of run {self._run_id!r} has run and its result cannot be recorded: "
+                f"{error.message} The step stays uncertain until it is settled.",
+                kind=error.kind,
+                details={**error.details, "run_id": self._run_id, "seq": seq},
+            ) from error
+        if self._checkpoints is None:
+            yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, text))
+        else:
+            snapshot = yield Write(self._checkpoints.snapshot)
+            with_snapshot = encode({**decode(text.encode()), "checkpoint_id": snapshot}).decode()
+            yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, with_snapshot, snapshot))
+        return value["result"]
+
+    def _model(
+        self, seq: int, drive: Drive, fn: Callable[..., Any], args: Sequence[Any], request: Any, on_change: OnChange
+    ) -> Step[Any]:
+        if on_change not in ("diverge", "ask_again"):
+            raise InvalidJournalError(
+                f'on_change is "diverge" or "ask_again", not {on_change!r:.80}.', kind="invalid_request"
+            )
+        prints = self._fingerprints(request)
+        events = drive.record.get(seq, {})
+        stored = events.get(KIND_MODEL_DECISION)
+        superseded: list[Any] = []
+        if stored is None:
+            self._expect_nothing(seq, drive, events, KIND_MODEL_DECISION, {"request": prints})
+        else:
+            recorded = decode_row(self._run_id, seq, KIND_MODEL_DECISION, stored)
+            fields = differing_fields(recorded.get("request", {}), prints, "request")
+            if "response" not in recorded:
+                fields = ["response"]
+            if not fields:
+                return recorded["response"]
+            if on_change == "diverge":
+                self._diverge(seq, events, {"kind": KIND_MODEL_DECISION, "request": prints}, fields, "a model request")
+            superseded = [*recorded.pop("superseded", []), recorded]
+        self._must_be_open(drive)
+        try:
+            response = yield Call(fn, args)
+        except Exception as error:
+            yield self._failure(seq, drive, KIND_MODEL_DECISION, error)
+            raise
+        answer = {"request": prints, "response": response}
+        if superseded:
+            answer["superseded"] = superseded
+        text, value = self._recordable(answer)
+        write = drive.replace if superseded else drive.insert
+        yield Write(partial(write, seq, KIND_MODEL_DECISION, text))
+        return value["response"]
+
+    def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
+        if not isinstance(text, str) or not text:
+            raise InvalidJournalError(f"A question is a text, not {text!r:.80}.", kind="invalid_request")
+        asked = decode(encode({"question": text, "binds": binds}))
+        issued = self._kept(approvals.question(asked["question"], asked["binds"]))
+        events = drive.record.get(seq, {})
+        stored = events.get(KIND_APPROVAL)
+        suspended = TurnSuspended(
+            f"Run {self._run_id!r} waits for a decision at step {seq}. Record it with `RunJournal.approve`, then drive "
+            "the run again.",
+            details={"run_id": self._run_id, "seq": seq, "question": issued["question"], "binds": issued["binds"]},
+        )
+        if stored is None:
+            self._expect_nothing(seq, drive, events, KIND_APPROVAL, issued)
+            self._must_be_open(drive)
+            yield Write(partial(drive.insert, seq, KIND_APPROVAL, encode(issued).decode()))
+            raise self._halt(suspended)
+        recorded = decode_row(self._run_id, seq, KIND_APPROVAL, stored)
+        names = ("question", "binds_digest")
+        fields = differing_fields({n: recorded.get(n) for n in names}, {n: issued[n] for n in names})
+        if not fields and "decision" in recorded:
+            return recorded["decision"]
+        self._must_be_open(drive)
+        if fields and seq < drive.last_seq:
+            shown = ["binds" if field == "binds_digest" else field for field in fields]
+            self._diverge(seq, events, {"kind": KIND_APPROVAL, **issued}, shown, "a question")
+        if fields:
+            # Nothing was done on the old decision yet: the new arguments are a new question.
+            issued["superseded"] = [*recorded.pop("superseded", []), recorded]
+            yield Write(partial(drive.replace, seq, KIND_APPROVAL, encode(issued).decode()))
+        raise self._halt(suspended)
+
+    def _iteration(self, seq: int, drive: Drive, index: int) -> Step[int]:
+        if type(index) is not int:
+            raise InvalidJournalError(f"An iteration is an integer, not {index!r:.80}.", kind="invalid_request")
+        recorded = yield from self._once(seq, drive, KIND_ITERATION, {"index": index}, ("index",))
+        return int(recorded["index"])
+
+    def _verification(
+        self, seq: int, drive: Drive, name: str, success: bool, details: Mapping[str, Any]
+    ) -> Step[dict[str, Any]]:
+        payload = {"name": name, "success": success, **details}
+        return (yield from self._once(seq, drive, KIND_VERIFICATION, payload, ("name",)))
+
+    def _value(self, seq: int, drive: Drive, name: str, make: Callable[[], Any]) -> Step[Any]:
+        events = drive.record.get(seq, {})
+        if KIND_TOOL_CALL in events:
+            self._diverge(seq, events, {"kind": "value", "name": name}, ["kind"], f"the value {name!r}")
+        made = {"name": name, "result": None if events else make()}
+        return (yield from self._once(seq, drive, KIND_TOOL_RESULT, made, ("name",)))["result"]
+
+    def _now(self, seq: int, drive: Drive) -> Step[float]:
+        return self._value(seq, drive, "now", time.time)
+
+    def _random(self, seq: int, drive: Drive) -> Step[float]:
+        return self._value(seq, drive, "random", random.random)
+
+    def _uuid(self, seq: int, drive: Drive) -> Step[str]:
+        return self._value(seq, drive, "uuid", lambda: str(uuid.uuid4()))
+
+    def _once(
+        self, seq: int, drive: Drive, kind: str, payload: dict[str, Any], identity: tuple[str, ...]
+    ) -> Step[dict[str, Any]]:
+        """Records a payload, or returns the one on record when it has the same identity."""
+        events = drive.record.get(seq, {})
+        stored = events.get(kind)
+        issued = {name: payload[name] for name in identity}
+        if stored is None:
+            self._expect_nothing(seq, drive, events, kind, issued)
+            self._must_be_open(drive)
+            text, value = self._recordable(payload)
+            yield Write(partial(drive.insert, seq, kind, text))
+            return value
+        recorded = decode_row(self._run_id, seq, kind, stored)
+        fields = differing_fields({name: recorded.get(name) for name in identity}, self._kept(issued))
+        if fields:
+            self._diverge(seq, events, {"kind": kind, **issued}, fields, f"{kind} {issued!r:.80}")
+        return recorded
+
+    def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
+        shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
+        attempt = Attempt(kind, "failed", str(shown["error_type"]), str(shown["message"]), self._next_seq)
+        return Write(partial(drive.attempt, seq, attempt))
+
+    def _fingerprints(self, request: Any) -> dict[str, str]:
+        if request is None:
+            return {}
+        kept = self._kept({"request": request})["request"]
+        fields = kept if isinstance(kept, dict) else {"request": kept}
+        return {name: digest(value) for name, value in fields.items()}
+
+    def _kept(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """A payload as the record has it: what may not be kept taken out, what is not JSON turned into text."""
+        kept: dict[str, Any] = decode(self._journal._stored(payload).encode())
+        return kept
+
+    def _recordable(self, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """A payload as it is stored, and as the loop gets it: what a replay would give, and whole where it was redacted
+        for the record."""
+        text = encode(payload)
+        value: dict[str, Any] = decode(text)
+        return text.decode() if self._journal._redact is None else self._journal._stored(payload), value
+
+
+_MISS: Final = object()
+
+
+def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None) -> UncertainEffectError:
+    known = (
+        "" if attempt is None or attempt.error_type is None else f" Its last attempt ended with {attempt.error_type}."
+    )
+    choices = [
+        f"settle({run_id!r}, {seq}, result=…)",
+        f"settle({run_id!r}, {seq}, absent=True)",
+        "declare the tool restart_safe=True",
+        "declare a readback",
+    ]
+    return UncertainEffectError(
+        f"Tool {tool!r} at step {seq} of run {run_id!r} may have run: it was begun with the key {key!r}, and no "
+        f"outcome is recorded.{known} It was not run again. Find out with that key, then settle it: "
+        f"settle({run_id!r}, {seq}, result=…) when it happened, settle({run_id!r}, {seq}, absent=True) when it did "
+        "not. Or declare the tool: restart_safe=True, or a readback.",
+        details={"run_id": run_id, "seq": seq, "tool": tool, "idempotency_key": key, "choices": choices},
+    )
