@@ -1,0 +1,288 @@
+/**
+ * Writes a commit to a turn's files, so that whatever cuts it off leaves the old journal or the new one. The order of
+ * the steps and what each sync is for: docs/store.md. The caller holds the turn's exclusive lock.
+ */
+import { constants, lstatSync, openSync, readSync } from "node:fs"
+import { dirname } from "node:path"
+import * as Effect from "effect/Effect"
+import { StoreFailure } from "../contract/Errors.ts"
+import { type Disk, exists, type Step } from "./Disk.ts"
+import type { Commit, Encoded, Position } from "./Driver.ts"
+import { attempt, isErrno, refail, type StoreError } from "./Failure.ts"
+import { eachPiece, type HistoryCache } from "./HistoryFile.ts"
+import type { Files } from "./Place.ts"
+import { Recent } from "./Recent.ts"
+import { folderIdentity, GUARDED, openPlain, READ_FOLDER } from "./SafeFile.ts"
+
+const { O_RDWR, O_CREAT, O_EXCL } = constants
+const NEW_FILE = O_RDWR | O_CREAT | O_EXCL | GUARDED
+
+/** How a line ends: written, and its snapshot may not have appeared; or sealed, and it has. */
+const OPEN_END = "\r"
+const SEALED_END = "\n"
+
+export interface FileCommits {
+  readonly commit: (files: Files, stored: Encoded, commit: Commit) => Effect.Effect<void, StoreError>
+  /** Makes durable what stands, whoever wrote it, and removes what a writer that was cut off left. */
+  readonly settle: (files: Files) => Effect.Effect<void, StoreError>
+  /** Lets the history begin with its last transition. */
+  readonly forget: (files: Files) => Effect.Effect<void, StoreError>
+}
+
+export const make = (disk: Disk, histories: HistoryCache, capacity: number): FileCommits => {
+  /** Folders whose own names are durable, by their inode. */
+  const durableNames = new Recent<string, bigint>(capacity)
+  /** Snapshots that were made durable here, as they were then. */
+  const settled = new Recent<string, string>(capacity)
+
+  const sync = (step: Step, fds: ReadonlyArray<number | null>, path: string) =>
+    Effect.catch(disk.sync(step, fds.filter(isOpen)), (error) => refail(error, "make the journal durable", path))
+
+  const rename = (step: Step, from: string, to: string) =>
+    Effect.catch(disk.rename(step, from, to), (error) => refail(error, "put the journal in place", to))
+
+  /** A new file for the holder of the lock; one of that name was left by a writer that was cut off. */
+  const draft = (work: Work, step: Step, path: string): number => {
+    disk.remove("leftover.remove", path)
+    work.undo(() => disk.remove("rollback", path))
+    return work.keep(disk.open(step, path, NEW_FILE))
+  }
+
+  /** Names of folders above the turn's files that no sync of this process has made durable. */
+  const undurableNames = (folder: string): ReadonlyArray<FolderName> => {
+    const names: Array<FolderName> = []
+    for (let path = folder; path !== dirname(path); path = dirname(path)) {
+      const ino = folderIdentity(path)
+      if (durableNames.get(path) === ino) break
+      names.push({ path, ino })
+    }
+    return names
+  }
+
+  const namesAreDurable = (names: ReadonlyArray<FolderName>): void => {
+    for (const { path, ino } of names) durableNames.set(path, ino)
+  }
+
+  /** Appends in place. What stood after the transition that is followed is overwritten and cut. */
+  const append = (work: Work, files: Files, { after, setAside }: Commit, bytes: Buffer): number => {
+    const found = openPlain(files.history, O_RDWR | GUARDED)
+    const history = work.keep(found ?? disk.open("history.open", files.history, NEW_FILE))
+    const start = after?.revision ?? 0
+    const end = after === null ? 0 : start + 1
+    if (setAside === true) work.alsoSync(copyAside(work, files, history, end))
+    work.undo(() => (found === null ? disk.remove("rollback", files.history) : disk.truncate("rollback", history, end)))
+    disk.write("history.write", history, bytes, start)
+    disk.truncate("history.truncate", history, start + bytes.length)
+    return history
+  }
+
+  /** A journal that another program wrote gets its history whole or not at all: half a one would look like damage. */
+  const adopt = (work: Work, files: Files, bytes: Buffer): number => {
+    const history = draft(work, "history.open", files.historyDraft)
+    disk.write("history.write", history, bytes, 0)
+    return history
+  }
+
+  const copyAside = (work: Work, files: Files, history: number, from: number): number => {
+    const aside = draft(work, "aside.write", `${files.history}.cut-${from}`)
+    const chunk = Buffer.allocUnsafe(1024 * 1024)
+    for (let at = from; ; ) {
+      const length = readSync(history, chunk, 0, chunk.length, at)
+      if (length === 0) return aside
+      disk.write("aside.write", aside, chunk.subarray(0, length), at - from)
+      at += length
+    }
+  }
+
+  /** Not synced: where a seal is lost, it is looked up whether the snapshot appeared. */
+  const seal = (files: Files, history: number, { after, lines }: Commit, length: number): void => {
+    const last = lines.at(-1)
+    if (last === undefined) return
+    const position: Position = {
+      ...last.link,
+      revision: (after?.revision ?? 0) + length - 1,
+      line: (after?.line ?? 0) + lines.length
+    }
+    try {
+      disk.write("history.seal", history, Buffer.from(SEALED_END), position.revision)
+      histories.keep(files.history, history, { sealed: position, open: [], torn: false, damage: null })
+      settled.set(files.snapshot, stampOf(files.snapshot))
+    } catch (error) {
+      if (!isErrno(error)) throw error
+      histories.forget(files.history)
+    }
+  }
+
+  const commit: FileCommits["commit"] = (files, stored, commit) =>
+    withWork((work) =>
+      Effect.gen(function* () {
+        const bytes = historyBytes(commit)
+        const adopting = stored.history === null && stored.snapshot !== null
+        const { written, folder, history, names } = yield* attempt("write the journal", files.snapshot, () => {
+          disk.remove("leftover.remove", files.historyDraft)
+          const snapshot = draft(work, "snapshot.create", files.snapshotDraft)
+          disk.write("snapshot.write", snapshot, Buffer.from(commit.snapshot), 0)
+          const history = adopting ? adopt(work, files, bytes) : append(work, files, commit, bytes)
+          const names = undurableNames(files.folder)
+          const parents = names.map(({ path }) => openFolder(work, dirname(path)))
+          const written = [snapshot, history, ...work.synced, ...parents]
+          return { written, folder: openFolder(work, files.folder), history, names }
+        })
+        yield* sync("commit.sync", written, files.snapshot)
+        namesAreDurable(names)
+        if (adopting) {
+          yield* rename("history.rename", files.historyDraft, files.history)
+          yield* sync("adoption.sync", [folder], files.folder)
+        }
+        yield* rename("snapshot.rename", files.snapshotDraft, files.snapshot)
+        work.passPointOfNoReturn()
+        yield* Effect.mapError(sync("folder.sync", [folder], files.folder), (error) => unconfirmed(error))
+        yield* Effect.sync(() => seal(files, history, commit, bytes.length))
+      })
+    )
+
+  const settle: FileCommits["settle"] = (files) =>
+    Effect.suspend(() => {
+      const stamp = stampOf(files.snapshot)
+      if (settled.get(files.snapshot) === stamp && !exists(files.snapshotDraft)) return Effect.void
+      return withWork((work) =>
+        Effect.gen(function* () {
+          const names = undurableNames(files.folder)
+          const fds = yield* attempt("make the journal durable", files.snapshot, () => [
+            ...[openPlain(files.snapshot), openPlain(files.history)].filter(isOpen).map(work.keep),
+            ...[files.folder, ...names.map(({ path }) => dirname(path))].map((path) => openFolder(work, path))
+          ])
+          yield* sync("replay.sync", fds, files.snapshot)
+          yield* attempt("remove what was left", files.snapshotDraft, () => {
+            disk.remove("leftover.remove", files.snapshotDraft)
+            disk.remove("leftover.remove", files.historyDraft)
+          })
+          namesAreDurable(names)
+          settled.set(files.snapshot, stamp)
+        })
+      )
+    })
+
+  const forget: FileCommits["forget"] = (files) =>
+    withWork((work) =>
+      Effect.gen(function* () {
+        const whole = yield* attempt("read the history", files.history, () => openPlain(files.history))
+        if (whole === null) return
+        work.keep(whole)
+        let last = ""
+        let lines = 0
+        yield* eachPiece(whole, 0, ({ text }) => {
+          last = text
+          lines++
+          return true
+        })
+        if (lines <= 1) return
+        const { history, folder } = yield* attempt("shorten the history", files.history, () => {
+          const history = draft(work, "compaction.create", files.historyDraft)
+          disk.write("compaction.write", history, Buffer.from(last + SEALED_END), 0)
+          return { history, folder: openFolder(work, files.folder) }
+        })
+        yield* sync("compaction.sync", [history], files.history)
+        yield* rename("compaction.rename", files.historyDraft, files.history)
+        work.passPointOfNoReturn()
+        histories.forget(files.history)
+        yield* sync("compaction.folder.sync", [folder], files.folder)
+      })
+    )
+
+  /** Descriptors that are closed at the end, and what is undone when the work fails before it took effect. */
+  const withWork = <A>(body: (work: Work) => Effect.Effect<A, StoreError>): Effect.Effect<A, StoreError> =>
+    Effect.suspend(() => {
+      const work = makeWork()
+      return body(work).pipe(
+        Effect.onError(() => Effect.sync(work.rollBack)),
+        Effect.ensuring(Effect.sync(() => work.close(disk)))
+      )
+    })
+
+  return { commit, settle, forget }
+}
+
+interface FolderName {
+  readonly path: string
+  readonly ino: bigint
+}
+
+interface Work {
+  readonly keep: (fd: number) => number
+  readonly synced: Array<number>
+  readonly alsoSync: (fd: number) => void
+  readonly undo: (action: () => void) => void
+  readonly passPointOfNoReturn: () => void
+  readonly rollBack: () => void
+  readonly close: (disk: Disk) => void
+}
+
+const makeWork = (): Work => {
+  const fds: Array<number> = []
+  const synced: Array<number> = []
+  let undone: Array<() => void> = []
+  return {
+    keep: (fd) => {
+      fds.push(fd)
+      return fd
+    },
+    synced,
+    alsoSync: (fd) => {
+      synced.push(fd)
+    },
+    undo: (action) => {
+      undone.unshift(action)
+    },
+    passPointOfNoReturn: () => {
+      undone = []
+    },
+    rollBack: () => {
+      for (const action of undone) {
+        try {
+          action()
+        } catch {
+          // What cannot be undone now is what a crash leaves: the next writer cuts it.
+        }
+      }
+    },
+    close: (disk) => {
+      for (const fd of fds) disk.close(fd)
+    }
+  }
+}
+
+/** The lines of a commit with the end of the line before them, which is sealed by it. */
+const historyBytes = ({ after, lines }: Commit): Buffer =>
+  Buffer.from(
+    (after === null ? "" : SEALED_END) +
+      lines.map(({ text }) => text).join(SEALED_END) +
+      (lines.length > 0 ? OPEN_END : "")
+  )
+
+const isOpen = (fd: number | null): fd is number => fd !== null
+
+/** Null where folders cannot be opened or synced: on Windows, and where another user's is not readable. */
+const openFolder = (work: Work, path: string): number | null => {
+  if (process.platform === "win32") return null
+  try {
+    return work.keep(openSync(path, READ_FOLDER))
+  } catch (error) {
+    if (isErrno(error) && error.code === "EACCES") return null
+    throw error
+  }
+}
+
+const stampOf = (path: string): string => {
+  const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
+  return stat === undefined ? "" : `${stat.ino}:${stat.size}:${stat.mtimeNs}:${stat.ctimeNs}`
+}
+
+const unconfirmed = (error: StoreError): StoreError =>
+  error._tag === "StoreFailure"
+    ? new StoreFailure({
+        kind: error.kind,
+        message: `The journal was put in place, and the disk did not confirm it: write it again to be sure.`,
+        details: { ...error.details, outcome: "unknown" }
+      })
+    : error

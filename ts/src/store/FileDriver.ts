@@ -1,0 +1,174 @@
+/** Turns in files that other programs read: runtime.md section 6. */
+import { closeSync, lstatSync, readdirSync } from "node:fs"
+import { dirname, join } from "node:path"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Result from "effect/Result"
+import type { JournalConflict } from "../contract/Errors.ts"
+import { isGoalId, turnKeyOfName } from "../journal/Address.ts"
+import { type Disk, exists, nodeDisk } from "./Disk.ts"
+import { Driver, type Encoded, type HistoryEnd, type Snapshot, type Step, type Visit } from "./Driver.ts"
+import { attempt, isErrno, type StoreError, unsafe } from "./Failure.ts"
+import * as FileCommit from "./FileCommit.ts"
+import { eachPiece, makeHistoryCache } from "./HistoryFile.ts"
+import { latestLease, leaseLost } from "./Lease.ts"
+import * as Lock from "./Lock.ts"
+import { filesOf, type Place } from "./Place.ts"
+import { folderStands, openPlain, readSnapshot, refuseLinks } from "./SafeFile.ts"
+
+export interface FileDriverOptions {
+  /** How long a call waits for a turn that somebody else holds. */
+  readonly lockPatienceMs?: number
+  /** Turns whose lock file is kept open. */
+  readonly openLocks?: number
+  /** Turns of which it is remembered how their history ends. */
+  readonly rememberedTurns?: number
+  readonly disk?: Disk
+}
+
+const DEFAULTS = { lockPatienceMs: 5000, openLocks: 256, rememberedTurns: 4096, disk: nodeDisk }
+
+export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver> => {
+  const settings = { ...DEFAULTS, ...options }
+  const locks = Effect.acquireRelease(
+    Effect.sync(() =>
+      Lock.make({ patienceMs: settings.lockPatienceMs, maxOpen: settings.openLocks, disk: settings.disk })
+    ),
+    (locks) => Effect.sync(locks.closeAll)
+  )
+  return Layer.effect(
+    Driver,
+    Effect.map(locks, (locks) => make(locks, settings))
+  )
+}
+
+const make = (
+  locks: Lock.Locks,
+  { disk, rememberedTurns }: Pick<Required<FileDriverOptions>, "disk" | "rememberedTurns">
+): Driver["Service"] => {
+  const histories = makeHistoryCache(rememberedTurns)
+  const commits = FileCommit.make(disk, histories, rememberedTurns)
+
+  const snapshot: Driver["Service"]["snapshot"] = (place) =>
+    Effect.flatten(
+      attempt("read the journal", place.path, (): Effect.Effect<Snapshot | null, StoreError> => {
+        if (!folderStands(place)) return Effect.succeed(null)
+        const { lock } = filesOf(place)
+        const held = locks.tryShared(lock)
+        if (held === null) return locks.with(lock, "shared", readLocked(place))
+        try {
+          return Effect.succeed(readSnapshot(place.path))
+        } finally {
+          if (held !== "open") held.release()
+        }
+      })
+    )
+
+  const readLocked = (place: Place): Effect.Effect<Snapshot | null, StoreError> =>
+    attempt("read the journal", place.path, () => readSnapshot(place.path))
+
+  const underSharedLock = <A>(place: Place, nothing: A, read: Effect.Effect<A, StoreError>) =>
+    Effect.flatMap(
+      attempt("read the turn", place.path, () => folderStands(place)),
+      (stands) => (stands ? locks.with(filesOf(place).lock, "shared", read) : Effect.succeed(nothing))
+    )
+
+  /** Reads journal and history; the caller holds the lock. */
+  const readBoth = <A>(place: Place, absent: A, read: (history: string, fd: number) => Effect.Effect<A>) =>
+    Effect.gen(function* () {
+      const { history } = filesOf(place)
+      const snapshot = yield* readLocked(place)
+      const fd = yield* attempt("read the history", history, () => openPlain(history))
+      if (fd === null) return { snapshot, history: absent }
+      const close = Effect.sync(() => closeSync(fd))
+      return { snapshot, history: yield* Effect.ensuring(read(history, fd), close) }
+    })
+
+  const loadLocked = (place: Place): Effect.Effect<Encoded, StoreError> =>
+    readBoth<HistoryEnd | null>(place, null, (history, fd) => histories.follow(history, fd, place.address))
+
+  const load: Driver["Service"]["load"] = (place) => underSharedLock(place, NOTHING, loadLocked(place))
+
+  const scan = (place: Place, visit: Visit): Effect.Effect<Snapshot | null, StoreError> => {
+    const read = readBoth<void>(place, undefined, (_, fd) => eachPiece(fd, 0, visit))
+    return underSharedLock(
+      place,
+      null,
+      Effect.map(read, ({ snapshot }) => snapshot)
+    )
+  }
+
+  const makeFolders = (place: Place): void => {
+    const missing: Array<string> = []
+    for (let at = dirname(place.path); !exists(at); at = dirname(at)) missing.unshift(at)
+    for (const folder of missing) {
+      try {
+        disk.makeFolder("folder.make", folder)
+      } catch (error) {
+        if (!isErrno(error) || error.code !== "EEXIST") throw error
+      }
+    }
+    if (!folderStands(place)) throw unsafe(dirname(place.path), "it was removed while it was written to")
+  }
+
+  const transact = <A, E>(
+    place: Place,
+    decide: (stored: Encoded) => Result.Result<Step<A>, E>,
+    lease: number | null
+  ): Effect.Effect<A, E | StoreError | JournalConflict> => {
+    const files = filesOf(place)
+    const fence = attempt("read the lease", files.lease, () => latestLease(files.lease))
+
+    const decideAndCommit = Effect.gen(function* () {
+      if (lease !== null) {
+        const latest = yield* fence
+        if (latest !== lease) return yield* leaseLost(lease, latest)
+      }
+      const stored = yield* loadLocked(place)
+      const { answer, commit, forget } = yield* Effect.fromResult(decide(stored))
+      if (commit !== null) yield* commits.commit(files, stored, commit)
+      else if (stored.snapshot !== null) yield* commits.settle(files)
+      if (forget === true) yield* commits.forget(files)
+      return answer
+    })
+
+    return Effect.gen(function* () {
+      const known = yield* attempt("read the turn", place.path, () => folderStands(place) && exists(files.lock))
+      if (!known) {
+        // Where no writer of ours ever was, a refusal leaves no trace: no folder, and no lock file.
+        yield* Effect.fromResult(decide(yield* load(place)))
+        yield* attempt("make the turn's folder", place.path, () => makeFolders(place))
+      }
+      return yield* locks.with(files.lock, "exclusive", decideAndCommit)
+    })
+  }
+
+  return {
+    snapshot,
+    load,
+    scan,
+    transact,
+    goals: (root) => attempt("list the goals", root, () => namesIn(root, ["goals"]).filter(isGoalId)),
+    turns: (root, goalId) =>
+      attempt("list the turns", root, () =>
+        namesIn(root, ["goals", goalId, "turns"])
+          .filter((name) => name.endsWith(SUFFIX))
+          .map((name) => turnKeyOfName(name.slice(0, -SUFFIX.length)))
+          .filter((key) => key !== null)
+      ),
+    glance: (place) =>
+      attempt("read the journal", place.path, () => (folderStands(place) ? readSnapshot(place.path) : null))
+  }
+}
+
+const SUFFIX = ".json"
+const NOTHING: Encoded = { snapshot: null, history: null }
+
+const namesIn = (root: string, segments: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const folder = join(root, ...segments)
+  refuseLinks(root, folder)
+  const stat = lstatSync(folder, { throwIfNoEntry: false })
+  if (stat === undefined) return []
+  if (!stat.isDirectory()) throw unsafe(folder, "it is not a folder")
+  return readdirSync(folder).sort()
+}

@@ -1,0 +1,204 @@
+/** The store of turn journals: what it accepts and answers is the contract's, what it keeps them in is a driver's. */
+import * as Clock from "effect/Clock"
+import * as Config from "effect/Config"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import { type CoreError, InvalidJournal, type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
+import type { Inspection } from "../contract/Inspection.ts"
+import { check, type JsonValue, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
+import type { ReadResult, WriteResult } from "../contract/Messages.ts"
+import type { RecoveryCheck } from "../contract/Recovery.ts"
+import { type Admission, admit, expectEffect } from "../journal/Admission.ts"
+import { inspect } from "../journal/Inspection.ts"
+import { decideTransition } from "../journal/Transition.ts"
+import { Driver, type Encoded, type Snapshot, type Step } from "./Driver.ts"
+import { type SigningKey, writeLine } from "./History.ts"
+import * as Place from "./Place.ts"
+import { journalIsGone, makeReader, positionOf, type Standing, snapshotText, standing } from "./Stored.ts"
+import { journalAt } from "./Transitions.ts"
+
+export interface WriteRequest {
+  readonly path: string
+  readonly journal: JsonValue
+  readonly expectedEffectId?: string | null | undefined
+  /** The operation id of the stored journal that this one follows, null for "nothing stored"; absent: not checked. */
+  readonly expectedPrevious?: string | null | undefined
+  /** The number of the lease that the writer's driver holds; absent: it has none. */
+  readonly lease?: number | null | undefined
+}
+
+export interface ReadRequest {
+  readonly path: string
+  /** The number of a transition: the journal as it was then. */
+  readonly at?: number | null | undefined
+}
+
+export interface InspectRequest {
+  readonly runtimeRoot: string
+  readonly goalId: string
+  readonly agentId: string
+  readonly turnKey: string
+  readonly retryFailed?: boolean | undefined
+  readonly sessionRecoveryCheck?: RecoveryCheck | null | undefined
+}
+
+export interface StoreOptions {
+  /** Signs each line of a history. */
+  readonly signingKey?: SigningKey | null
+  /** Size of a journal as compact JSON. */
+  readonly journalBytes?: number
+}
+
+export class JournalStore extends Context.Service<
+  JournalStore,
+  {
+    readonly write: (request: WriteRequest) => Effect.Effect<WriteResult, CoreError>
+    readonly read: (request: ReadRequest) => Effect.Effect<ReadResult, CoreError>
+    readonly inspectStored: (request: InspectRequest) => Effect.Effect<Inspection, CoreError>
+  }
+>()("turn-journal-core/store/JournalStore") {
+  /** Over any driver. The key is `TURN_JOURNAL_SIGNING_KEY` of the environment unless one is given. */
+  static readonly layer = (options: StoreOptions = {}): Layer.Layer<JournalStore, Config.ConfigError, Driver> =>
+    Layer.effect(
+      JournalStore,
+      Effect.gen(function* () {
+        const driver = yield* Driver
+        const signingKey = options.signingKey === undefined ? yield* configuredKey : options.signingKey
+        return make(driver, signingKey, options.journalBytes ?? MAX_JOURNAL_BYTES)
+      })
+    )
+}
+
+const configuredKey = Effect.map(Config.option(Config.Redacted("TURN_JOURNAL_SIGNING_KEY")), Option.getOrNull)
+
+/** Journals that are remembered as they were last read. */
+const REMEMBERED_JOURNALS = 512
+
+const make = (driver: Driver["Service"], key: SigningKey | null, journalBytes: number): JournalStore["Service"] => {
+  const readDocument = makeReader(REMEMBERED_JOURNALS)
+
+  const write: JournalStore["Service"]["write"] = Effect.fnUntraced(function* (request) {
+    const place = yield* Effect.fromResult(Place.ofPath(request.path))
+    yield* refuseUnstorable(request.journal)
+    const incoming = yield* Effect.fromResult(admit(request.journal, place.address))
+    const unexpected = expectEffect(incoming, request.expectedEffectId)
+    if (unexpected !== null) return yield* Effect.fail(unexpected)
+    const snapshot = snapshotText(incoming.journal)
+    yield* refuseTooLarge(snapshot)
+    const clock = yield* Clock.Clock
+
+    const append = (stored: Standing): Step<WriteResult> => {
+      const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
+      // A journal that another program wrote becomes the first line of its history.
+      const found = stored.position === null && stored.document !== null ? stored.document.admission : null
+      const adopted =
+        found?._tag === "Success" ? [writeLine(null, place.address, found.success, { at, adopted: true, key })] : []
+      const previous = adopted[0]?.link ?? stored.position
+      const line = writeLine(previous, place.address, incoming, { at, key })
+      return {
+        answer: answerOf(incoming, "append"),
+        commit: { after: stored.position, lines: [...adopted, line], snapshot }
+      }
+    }
+
+    return yield* driver.transact(
+      place,
+      (encoded) =>
+        Result.gen(function* () {
+          const stored = yield* standing(readDocument, place, encoded)
+          if (stored.position?.pruned?.operationId === incoming.operationId) {
+            return { answer: answerOf(incoming, "replay"), commit: null }
+          }
+          const before = stored.document === null ? null : yield* stored.document.admission
+          const transition = yield* decideTransition(incoming, before, request.expectedPrevious)
+          return transition === "append" ? append(stored) : { answer: answerOf(incoming, "replay"), commit: null }
+        }),
+      request.lease ?? null
+    )
+  })
+
+  const refuseTooLarge = (snapshot: string): Effect.Effect<void, InvalidJournal> => {
+    const bytes = Buffer.byteLength(snapshot)
+    return bytes <= journalBytes
+      ? Effect.void
+      : Effect.fail(
+          new InvalidJournal({
+            kind: "journal_too_large",
+            message: `A journal may have ${journalBytes} bytes as compact JSON: keep large results outside and their names in it.`,
+            details: { limit: journalBytes, bytes }
+          })
+        )
+  }
+
+  const read: JournalStore["Service"]["read"] = Effect.fnUntraced(function* ({ path, at }) {
+    const place = yield* Effect.fromResult(Place.ofPath(path))
+    if (at !== undefined && at !== null) return yield* journalAt(driver, readDocument, place, at)
+    const stored = yield* driver.load(place)
+    const document = yield* Effect.fromResult(readDocument(place, yield* Effect.fromResult(present(stored))))
+    const position = stored.history === null ? null : positionOf(stored.history, document)
+    return { journal: document.journal, operation_id: document.operationId, seq: position?.seq ?? null }
+  })
+
+  const inspectStored: JournalStore["Service"]["inspectStored"] = (request) => {
+    const { runtimeRoot, goalId, turnKey } = request
+    const found = Place.ofTurn(runtimeRoot, { goalId, turnKey })
+    if (Result.isFailure(found)) return Effect.fail(found.failure)
+    const place = found.success
+    return Effect.flatMap(driver.snapshot(place), (snapshot) =>
+      snapshot === null
+        ? Effect.flatMap(driver.load(place), (stored) =>
+            Effect.fromResult(Result.flatMap(present(stored), (snapshot) => inspectSnapshot(place, snapshot, request)))
+          )
+        : Effect.fromResult(inspectSnapshot(place, snapshot, request))
+    )
+  }
+
+  const inspectSnapshot = (place: Place.Place, snapshot: Snapshot, request: InspectRequest) =>
+    Result.map(readDocument(place, snapshot), ({ journal }) =>
+      inspect(
+        journal,
+        { goalId: request.goalId, agentId: request.agentId, turnKey: request.turnKey },
+        { retryFailed: request.retryFailed ?? false, sessionCheck: request.sessionRecoveryCheck ?? null }
+      )
+    )
+
+  return JournalStore.of({ write, read, inspectStored })
+}
+
+const answerOf = ({ effectId, operationId }: Admission, transition: "append" | "replay"): WriteResult => ({
+  ok: true,
+  appended: transition === "append",
+  replayed: transition === "replay",
+  effect_id: effectId,
+  operation_id: operationId
+})
+
+/** What canonical JSON cannot carry is refused, also when it comes from TypeScript. */
+const refuseUnstorable = (journal: JsonValue): Effect.Effect<void, InvalidJournal> => {
+  const fault = check(journal)
+  return fault === null
+    ? Effect.void
+    : Effect.fail(
+        new InvalidJournal({
+          kind: fault.reason === "too_deep" ? "journal_too_deep" : "journal_snapshot_invalid",
+          message: `The journal at ${fault.path}: ${fault.message}.`,
+          details: { path: fault.path, reason: fault.reason }
+        })
+      )
+}
+
+/** The journal, or why there is none. */
+const present = ({ snapshot, history }: Encoded): Result.Result<Snapshot, JournalNotFound | JournalCorrupt> => {
+  if (snapshot !== null) return Result.succeed(snapshot)
+  return Result.fail(
+    history !== null && history.sealed !== null ? journalIsGone() : new JournalNotFound({ ...NOT_FOUND, details: {} })
+  )
+}
+
+const NOT_FOUND = {
+  kind: "journal_not_found",
+  message: "No journal is stored at that address: write its first one, or check the root, the goal and the key."
+} as const

@@ -1,0 +1,79 @@
+/** Turns in memory, for tests and for trying things out: gone with the process, and in all else like the files. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
+import type { TurnAddress } from "../journal/Address.ts"
+import { Driver, type Encoded, type HistoryEnd, type Snapshot } from "./Driver.ts"
+import { type Link, linkOf, readLine } from "./History.ts"
+import type { Place } from "./Place.ts"
+
+interface Turn {
+  readonly place: Place
+  readonly snapshot: Snapshot
+  readonly lines: ReadonlyArray<string>
+}
+
+export const layer: Layer.Layer<Driver> = Layer.sync(Driver, () => make(new Map()))
+
+const make = (turns: Map<string, Turn>): Driver["Service"] => {
+  const snapshotOf = (place: Place): Snapshot | null => turns.get(place.path)?.snapshot ?? null
+
+  const load = (place: Place): Encoded => {
+    const turn = turns.get(place.path)
+    return { snapshot: turn?.snapshot ?? null, history: turn === undefined ? null : endOf(turn.lines, place.address) }
+  }
+
+  return {
+    snapshot: (place) => Effect.sync(() => snapshotOf(place)),
+    glance: (place) => Effect.sync(() => snapshotOf(place)),
+    load: (place) => Effect.sync(() => load(place)),
+    scan: (place, visit) =>
+      Effect.sync(() => {
+        const lines = turns.get(place.path)?.lines ?? []
+        lines.every((text, revision) => visit({ text, end: "\n", revision }))
+        return snapshotOf(place)
+      }),
+    // Nobody else has this memory, so nobody can have taken a lease over.
+    transact: (place, decide) =>
+      Effect.gen(function* () {
+        const updatedAt = yield* Clock.currentTimeMillis
+        const { answer, commit, forget } = yield* Effect.fromResult(decide(load(place)))
+        if (commit !== null) {
+          const before = turns.get(place.path)?.lines.slice(0, commit.after?.line ?? 0) ?? []
+          const lines = [...before, ...commit.lines.map(({ text }) => text)]
+          turns.set(place.path, { place, snapshot: { bytes: Buffer.from(commit.snapshot), updatedAt }, lines })
+        }
+        const turn = turns.get(place.path)
+        if (forget === true && turn !== undefined) turns.set(place.path, { ...turn, lines: turn.lines.slice(-1) })
+        return answer
+      }),
+    goals: (root) => Effect.sync(() => sorted(within(turns, root).map(({ goalId }) => goalId))),
+    turns: (root, goalId) =>
+      Effect.sync(() =>
+        sorted(
+          within(turns, root)
+            .filter((address) => address.goalId === goalId)
+            .map(({ turnKey }) => turnKey)
+        )
+      )
+  }
+}
+
+const within = (turns: ReadonlyMap<string, Turn>, root: string): ReadonlyArray<TurnAddress> =>
+  [...turns.values()].flatMap(({ place }) => (place.root === root && place.address !== null ? [place.address] : []))
+
+const sorted = (names: ReadonlyArray<string>): ReadonlyArray<string> => [...new Set(names)].sort()
+
+const endOf = (lines: ReadonlyArray<string>, turn: TurnAddress | null): HistoryEnd | null => {
+  let sealed: HistoryEnd["sealed"] = null
+  for (const [index, text] of lines.entries()) {
+    const previous: Link | null = sealed
+    const read = readLine(text, previous, turn, null)
+    if (Result.isFailure(read)) {
+      return { sealed, open: [], torn: false, damage: { fault: read.failure, line: index + 1, revision: index } }
+    }
+    sealed = { ...linkOf(read.success), revision: index, line: index + 1 }
+  }
+  return lines.length === 0 ? null : { sealed, open: [], torn: false, damage: null }
+}

@@ -1,0 +1,71 @@
+/** Where a turn is kept: from a path, or from a root and a turn's address. runtime.md section 6. */
+import { basename, dirname, isAbsolute, join, normalize, sep } from "node:path"
+import * as Result from "effect/Result"
+import { InvalidJournal } from "../contract/Errors.ts"
+import { addressOfPath, segmentsOf, type TurnAddress } from "../journal/Address.ts"
+
+export interface Place {
+  /** The journal's own path: one name per turn, whatever the driver. */
+  readonly path: string
+  /** The runtime root, where the path has the canonical layout. */
+  readonly root: string | null
+  /** The turn that the path names, where it has the canonical layout. */
+  readonly address: TurnAddress | null
+}
+
+/** Segments of a canonical path under its root. */
+const DEPTH = 4
+
+/** The place that an absolute path names. */
+export const ofPath = (path: string): Result.Result<Place, InvalidJournal> => {
+  if (!isAbsolute(path) || !isPlain(path)) return Result.fail(noPlace("path", "The path of a journal is absolute."))
+  const whole = normalize(path)
+  const segments = whole.split(sep)
+  const address = addressOfPath(segments)
+  const root = address === null ? null : segments.slice(0, -DEPTH).join(sep) || sep
+  return Result.succeed({ path: whole, root, address })
+}
+
+/** The place of a turn under a runtime root. */
+export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place, InvalidJournal> => {
+  if (!isAbsolute(root) || !isPlain(root)) {
+    return Result.fail(noPlace("runtime_root", "The runtime root is an absolute path."))
+  }
+  return Result.map(segmentsOf(address), (segments) => {
+    const whole = normalize(root)
+    return { path: join(whole, ...segments), root: whole, address }
+  })
+}
+
+/** A path that every file system call takes for what it is. */
+const isPlain = (path: string): boolean => path.isWellFormed() && !path.includes("\0")
+
+const noPlace = (field: string, message: string): InvalidJournal =>
+  new InvalidJournal({ kind: "invalid_request", message, details: { field } })
+
+/** The files of a turn: the journal that others read, and what stands beside it and is ignored by them. */
+export interface Files {
+  readonly folder: string
+  readonly snapshot: string
+  readonly history: string
+  readonly lock: string
+  /** The number of the turn's driver. */
+  readonly lease: string
+  /** What a commit writes before it is renamed; only the holder of the lock has one. */
+  readonly snapshotDraft: string
+  readonly historyDraft: string
+}
+
+export const filesOf = ({ path }: Place): Files => {
+  const folder = dirname(path)
+  const stem = join(folder, basename(path, ".json"))
+  return {
+    folder,
+    snapshot: path,
+    history: `${stem}.history.jsonl`,
+    lock: `${stem}.lock`,
+    lease: `${stem}.lease`,
+    snapshotDraft: `${stem}.tmp`,
+    historyDraft: `${stem}.history.tmp`
+  }
+}

@@ -1,0 +1,147 @@
+/** A stored journal: from bytes to a document, and from its history to the transition that it is. */
+import { isUtf8 } from "node:buffer"
+import * as Result from "effect/Result"
+import type { JournalCorrupt } from "../contract/Errors.ts"
+import { isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
+import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
+import { operationId } from "../journal/OperationId.ts"
+import { canonicalText } from "../journal/Value.ts"
+import type { Encoded, HistoryEnd, Position, Snapshot } from "./Driver.ts"
+import { corrupt } from "./Failure.ts"
+import type { LineFault } from "./History.ts"
+import type { Place } from "./Place.ts"
+import { Recent } from "./Recent.ts"
+
+export interface Document {
+  readonly journal: JsonObject
+  readonly operationId: string
+  /** The journal held against the rules and its path, as a write holds it. */
+  readonly admission: Result.Result<Admission, Refusal>
+}
+
+/**
+ * The text that a journal is stored as: it follows from the journal's meaning, so that any other text shows that
+ * another hand wrote it. Canonical JSON, but for whole doubles beyond 2^53, which other readers would take for integers.
+ */
+export const snapshotText = (journal: JsonObject): string => {
+  const text = canonicalText(journal)
+  return LONG_INTEGER.test(text) ? stringify(JSON.parse(text) as JsonObject) : text
+}
+
+const LONG_INTEGER = /\d{16}/
+
+export const decode = (bytes: Uint8Array): Result.Result<JsonObject, JournalCorrupt> => {
+  if (!isUtf8(bytes)) return damaged("invalid_utf8", "it is not UTF-8", "$")
+  const parsed = parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"))
+  if (Result.isFailure(parsed)) return damaged(parsed.failure.reason, parsed.failure.message, parsed.failure.path)
+  return isObject(parsed.success) ? Result.succeed(parsed.success) : damaged("not_an_object", "it is no object", "$")
+}
+
+const damaged = (reason: string, what: string, at: string) =>
+  Result.fail(
+    corrupt("journal_corrupt", `The stored journal is damaged at ${at}: ${what}. It was left as it is.`, {
+      reason,
+      path: at
+    })
+  )
+
+/** Reads snapshots. One that has the same bytes as before is the same document, and is not read again. */
+export const makeReader = (capacity: number) => {
+  const known = new Recent<string, { readonly bytes: Uint8Array; readonly document: Document }>(capacity)
+  return (place: Place, { bytes }: Snapshot): Result.Result<Document, JournalCorrupt> => {
+    const before = known.get(place.path)
+    if (before !== undefined && Buffer.compare(before.bytes, bytes) === 0) return Result.succeed(before.document)
+    return Result.map(decode(bytes), (journal) => {
+      const document = new LazyDocument(journal, place)
+      if (bytes.length <= MAX_REMEMBERED_BYTES) known.set(place.path, { bytes, document })
+      return document
+    })
+  }
+}
+
+export type Reader = ReturnType<typeof makeReader>
+
+const MAX_REMEMBERED_BYTES = 64 * 1024
+
+class LazyDocument implements Document {
+  readonly journal: JsonObject
+  readonly #place: Place
+  #operationId: string | null = null
+  #admission: Result.Result<Admission, Refusal> | null = null
+
+  constructor(journal: JsonObject, place: Place) {
+    this.journal = journal
+    this.#place = place
+  }
+
+  get admission(): Result.Result<Admission, Refusal> {
+    this.#admission ??= admit(this.journal, this.#place.address)
+    return this.#admission
+  }
+
+  get operationId(): string {
+    this.#operationId ??=
+      this.#admission?._tag === "Success" ? this.#admission.success.operationId : operationId(this.journal)
+    return this.#operationId
+  }
+}
+
+/** What stands: the journal, and the transition of its history that it is. */
+export interface Standing {
+  readonly document: Document | null
+  /** Null where the history does not begin yet. */
+  readonly position: Position | null
+}
+
+/**
+ * Tells what stands from what a cut-off writer left: the last transition whose snapshot appeared. A snapshot that no
+ * crash explains beside its history is refused.
+ */
+export const standing = (
+  read: Reader,
+  place: Place,
+  { snapshot, history }: Encoded
+): Result.Result<Standing, JournalCorrupt> => {
+  if (history !== null && history.damage !== null) {
+    return Result.fail(historyDamaged(history.damage.fault, history.damage.line))
+  }
+  const document = snapshot === null ? Result.succeed(null) : read(place, snapshot)
+  return Result.flatMap(document, (document) => {
+    const position = history === null ? null : positionOf(history, document)
+    return position === undefined ? Result.fail(notTheLast(document)) : Result.succeed({ document, position })
+  })
+}
+
+/** The transition that a journal is; null when there is neither, undefined when the two do not belong together. */
+export const positionOf = (
+  { sealed, open }: HistoryEnd,
+  document: Pick<Document, "operationId"> | null
+): Position | null | undefined => {
+  if (document === null) return sealed === null ? null : undefined
+  const appeared = open.findLast((position) => position.operationId === document.operationId)
+  return appeared ?? (sealed?.operationId === document.operationId ? sealed : undefined)
+}
+
+export const historyDamaged = (fault: LineFault, line: number): JournalCorrupt =>
+  corrupt(
+    "history_corrupt",
+    `Line ${line} of the turn's history is not as it was written. Nothing was changed; \`turn-journal repair\` says what can be kept.`,
+    { fault, line }
+  )
+
+const notTheLast = (document: Document | null): JournalCorrupt =>
+  document === null
+    ? journalIsGone()
+    : corrupt(
+        "history_corrupt",
+        "The stored journal is not the last one of the turn's history: something else wrote it. Nothing was changed; `turn-journal repair` takes it over.",
+        { fault: "snapshot_not_last" }
+      )
+
+/** A history without its journal never makes room for a new turn. */
+export const journalIsGone = (): JournalCorrupt =>
+  corrupt(
+    "history_corrupt",
+    "The turn's journal is gone, and its history is there. Nothing was changed; `turn-journal repair` brings it back.",
+    { fault: "snapshot_missing" }
+  )
