@@ -17,7 +17,13 @@ from ..address import turn_journal_path
 from ..errors import JournalNotFoundError, RecordedToolError, TurnJournalError
 from ..flow import Ask, Call, Flow
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
-from ..session_recovery import assessment_flow, build_host_recovery_record, host_failure_flow
+from ..session_recovery import (
+    Assessment,
+    assessment_flow,
+    build_host_recovery_record,
+    host_failure_flow,
+    reconciliation_flow,
+)
 from . import transitions
 from .core_calls import inspect_call, read_call, write_call
 from .host import FAILURE_REASONS, HostFailedError, HostRequest
@@ -80,7 +86,9 @@ class _Drive:
         self._decision: RecoveryDecision | None = None
         #: Effects that were prepared by an earlier drive: nobody knows whether they happened.
         self._pending: str | None = None
+        #: The session that is resumed instead of starting the host, and whether its host had failed.
         self._session_id: str | None = None
+        self._was_failed = False
         self._host_invoked: bool | None = False
         #: What is told of a failure in this process alone.
         self._cause: BaseException | None = None
@@ -130,39 +138,41 @@ class _Drive:
         self._operation_id = stored["operation_id"]
 
     def _decide(self) -> Flow[RecoveryDecision]:
-        """The core's decision, with the host's session looked at when the turn was failed by its host."""
-        retry = self._parts.retry_failed
-        inspection: Inspection = yield self._inspect(retry)
+        """The core's decision, with the host's session looked at where there is one."""
+        inspection: Inspection = yield self._inspect()
         decision = inspection["recovery_decision"]
         self._host_invoked = inspection["recorded_effects"]["host_invoked"]
-        awaits_check = decision["reason"] == BINDING_CHECK_UNAVAILABLE
-        # A resumption that was cut off keeps the record of the session: it is the session that goes on.
-        resumes = decision["can_continue"] and decision["reinvoke_host"] and "host_recovery" in self._journal
-        if not (awaits_check or resumes):
-            return decision
-        request = {"session": self._plan_part("session"), "turn_envelope": self._plan_part("turn_envelope")}
-        assessment = yield from assessment_flow(request, self._journal, session_binding_resolver=self._resolver())
-        if assessment.error is None and assessment.request.get("_recovery", {}).get("skip_host") is True:
-            self._session_id = assessment.request["session"].get("id")
-        if awaits_check:
-            inspection = yield self._inspect(retry, assessment.check)
+        if decision["reason"] == BINDING_CHECK_UNAVAILABLE:
+            resolver = self._parts.session_binding_resolver or self._noted_resolver()
+            assessment = yield from assessment_flow(
+                self._session_request(), self._journal, session_binding_resolver=resolver
+            )
+            self._resume_session(assessment)
+            inspection = yield self._inspect(assessment.check)
             return inspection["recovery_decision"]
-        if assessment.check is None or assessment.error is None:
-            return decision
-        return {
-            **decision,
-            "action": "blocked",
-            "can_continue": False,
-            "reinvoke_host": False,
-            "reason": assessment.error.reason,
-            "checks": [*decision["checks"], assessment.check],
-        }
+        if decision["reinvoke_host"] and self._journal["status"] == "in_progress":
+            # The driver died while the host worked. A session that this turn is known to have started is not left
+            # behind: it is held to the same rules, and without one the host is started again.
+            binding = self._sessions().binding()
+            if binding is not None and self._is_this_turns(binding):
+                self._resume_session((yield from reconciliation_flow(self._session_request(), binding)))
+        return decision
+
+    def _resume_session(self, assessment: Assessment) -> None:
+        if assessment.error is None and assessment.request.get("_recovery") == {"skip_host": True}:
+            self._session_id = assessment.request["session"].get("id")
+
+    def _is_this_turns(self, binding: dict[str, Any]) -> bool:
+        planned = self._planned_session()
+        goes_on = planned.get("action") == "resume" and planned.get("id") == binding.get("session_id")
+        return binding.get("turn_key") == self._plan.turn_key or (goes_on and transitions.attempts(self._journal) > 0)
 
     def _begin_recovery(self, decision: RecoveryDecision) -> None:
         if transitions.recovery_count(self._journal) >= self._parts.max_recoveries:
             raise self._blocked({**decision, "action": "blocked", "reason": "recovery_budget_exhausted"})
         self._pending = transitions.pending_step(self._journal)
-        self._journal = transitions.resumed(self._journal, decision, keep_session=self._session_id is not None)
+        self._was_failed = self._journal["status"] == "failed"
+        self._journal = transitions.resumed(self._journal, decision)
         self._host_invoked = None if decision["reinvoke_host"] else False
 
     def _ask_scheduler_back(self) -> Flow[TurnResult]:
@@ -208,7 +218,11 @@ class _Drive:
         if self._session_id is None:
             return (yield Ask(host.execute, (request,), end))
         if not (yield Ask(host.session_exists, (self._session_id, request))):
-            raise HostFailedError(kind="session_missing")
+            if self._was_failed:
+                raise HostFailedError(kind="session_missing")
+            return (yield Ask(host.execute, (request,), end))
+        # Noted as this turn's, so that a crash from here on finds it.
+        request.on_session(self._session_id)
         return (yield Ask(host.resume, (self._session_id, request), end))
 
     def _check_result(self, result: Any) -> None:
@@ -323,8 +337,7 @@ class _Drive:
         yield from self._save(finished=True)
 
     def _request(self) -> HostRequest:
-        plan, sessions = self._plan, TurnSessions(self._root)
-        session = dict(self._plan_part("session") or {"action": "start_new"})
+        plan, session = self._plan, self._planned_session()
         if self._session_id is not None:
             session |= {"action": "resume", "id": self._session_id}
         return HostRequest(
@@ -338,7 +351,7 @@ class _Drive:
             session=session,
             input=self._parts.host_input,
             open_run=self._open_run,
-            on_session=lambda session_id: sessions.note(plan, session_id),
+            on_session=self._sessions().note,
         )
 
     def _open_run(self, form: type[Run]) -> Run:
@@ -353,12 +366,19 @@ class _Drive:
         run_id = self._plan.turn_key if anew == 0 else f"{self._plan.turn_key}.{anew}"
         return form(self._runs, run_id, agent=self._plan.agent_id, task=self._plan.todo_id, max_resumes=sys.maxsize)
 
-    def _resolver(self) -> SessionBindingResolver | None:
-        """The caller's resolver, or the sessions that were noted here."""
-        if self._parts.session_binding_resolver is not None:
-            return self._parts.session_binding_resolver
-        binding = TurnSessions(self._root).binding(self._plan)
+    def _sessions(self) -> TurnSessions:
+        return TurnSessions(self._root, self._plan, self._planned_session())
+
+    def _noted_resolver(self) -> SessionBindingResolver | None:
+        """Answers with the session that was noted here, when there is one."""
+        binding = self._sessions().binding()
         return None if binding is None else lambda _envelope: binding
+
+    def _session_request(self) -> dict[str, Any]:
+        return {"session": self._planned_session(), "turn_envelope": self._plan_part("turn_envelope") or {}}
+
+    def _planned_session(self) -> dict[str, Any]:
+        return dict(self._plan_part("session") or {"action": "start_new"})
 
     def _plan_part(self, name: str) -> Any:
         return self._journal["plan"].get(name)
@@ -374,9 +394,9 @@ class _Drive:
             "result": dict(self._journal["host_result"]),
         }
 
-    def _inspect(self, retry_failed: bool, check: Any = None) -> Call:
-        plan = self._plan
-        return inspect_call(self._journal, plan.goal_id, plan.agent_id, plan.turn_key, retry_failed, check)
+    def _inspect(self, check: Any = None) -> Call:
+        plan, retry = self._plan, self._parts.retry_failed
+        return inspect_call(self._journal, plan.goal_id, plan.agent_id, plan.turn_key, retry, check)
 
     def _result(self, *, replayed: bool = False) -> TurnResult:
         return result_of(

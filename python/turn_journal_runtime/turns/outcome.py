@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import TurnJournalError
@@ -41,6 +42,7 @@ class TurnResult:
         attempts: How often the host was started.
         failed_phase: The phase at which the turn failed.
         failure_kind: The kind of a host failure.
+        retry_due: When a failed host may be tried again, in seconds since the epoch; None: not by itself.
         reason: Why the turn failed, for a person.
         decision: The core's decision, when the turn stood already.
         cause: What a callable raised in this process; it is in no journal.
@@ -55,6 +57,7 @@ class TurnResult:
     attempts: int = 0
     failed_phase: str | None = None
     failure_kind: str | None = None
+    retry_due: float | None = None
     reason: str | None = None
     decision: RecoveryDecision | None = None
     cause: BaseException | None = field(default=None, repr=False, compare=False)
@@ -116,6 +119,28 @@ def owed_by(journal: Mapping[str, Any], effect_id: str) -> tuple[Owed, ...]:
     return ()
 
 
+def retry_due(journal: Mapping[str, Any], updated_at: float | None = None) -> float | None:
+    """When the back-off of a failed host has passed; None when its failure is not one to be tried again by itself.
+
+    `updated_at` stands in for journals that do not say when they failed.
+    """
+    if journal.get("status") != "failed":
+        return None
+    failure, receipt = journal.get("host_failure"), journal.get("receipt")
+    retry = failure.get("retry") if isinstance(failure, dict) else None
+    backoff = retry.get("backoff_seconds") if isinstance(retry, dict) else None
+    if not isinstance(backoff, int | float):
+        return None
+    failed_at = receipt.get("failed_at") if isinstance(receipt, dict) else None
+    try:
+        since: float | None = (
+            datetime.fromisoformat(failed_at).timestamp() if isinstance(failed_at, str) else updated_at
+        )
+    except ValueError:
+        since = updated_at
+    return None if since is None else since + backoff
+
+
 def result_of(
     journal: Mapping[str, Any],
     effect_id: str,
@@ -140,6 +165,7 @@ def result_of(
         attempts=attempts if isinstance(attempts, int) else 0,
         failed_phase=receipt.get("failed_phase") if isinstance(receipt, dict) else None,
         failure_kind=failure.get("kind") if isinstance(failure, dict) else None,
+        retry_due=retry_due(journal),
         reason=reason or (journal.get("reason") if failed else None),
         decision=decision,
         cause=cause,

@@ -1,6 +1,7 @@
 """Which host session belongs to which line of work: `goals/<goal>/turn-sessions/`. session-recovery.md, section 5.
 
-A file holds an id and whose it is, and nothing of what was said in the session.
+A line is an agent's work on one todo of a goal, or all its work for the goal when the session's scope is the agent. A
+file holds an id and whose it is, and nothing of what was said in the session.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import rfc8785
@@ -23,14 +25,25 @@ SESSION_BINDING_SCHEMA_VERSION: Final = "loopx_turn_session_binding_v0"
 
 
 class TurnSessions:
-    """The sessions of one runtime root; one per goal, agent and todo."""
+    """The last session of a turn's line of work.
 
-    def __init__(self, runtime_root: Path) -> None:
-        self._root = runtime_root
+    Args:
+        runtime_root: The folder that holds all turns.
+        plan: The turn.
+        session: How the turn's session is planned; its `context_policy.binding_scope` may be `agent`.
+    """
 
-    def note(self, plan: TurnPlan, session_id: str) -> None:
+    def __init__(self, runtime_root: Path, plan: TurnPlan, session: Mapping[str, Any]) -> None:
+        self._plan = plan
+        policy = session.get("context_policy")
+        whole_agent = isinstance(policy, Mapping) and policy.get("binding_scope") == "agent"
+        line = [plan.goal_id, plan.agent_id] if whole_agent else [plan.goal_id, plan.agent_id, plan.todo_id]
+        name = hashlib.sha256(rfc8785.dumps(line)).hexdigest()
+        self._file = runtime_root / "goals" / plan.goal_id / "turn-sessions" / f"{name}.json"
+
+    def note(self, session_id: str) -> None:
         """Keeps the session's id durably, before anything else is known of the attempt."""
-        file = self._file(plan)
+        plan, file = self._plan, self._file
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         binding = {
             "schema_version": SESSION_BINDING_SCHEMA_VERSION,
@@ -52,14 +65,15 @@ class TurnSessions:
                 draft.unlink()
             raise
 
-    def binding(self, plan: TurnPlan) -> dict[str, Any] | None:
+    def binding(self) -> dict[str, Any] | None:
         """The binding of the line's last session; None when there is none that can be read."""
         try:
-            found = json.loads(self._file(plan).read_bytes())
+            found = json.loads(self._file.read_bytes())
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
-    def _file(self, plan: TurnPlan) -> Path:
-        line = hashlib.sha256(rfc8785.dumps([plan.goal_id, plan.agent_id, plan.todo_id])).hexdigest()
-        return self._root / "goals" / plan.goal_id / "turn-sessions" / f"{line}.json"
+    def forget(self) -> None:
+        """The session is gone: the line starts another one."""
+        with contextlib.suppress(FileNotFoundError):
+            self._file.unlink()

@@ -38,14 +38,9 @@ def opened(plan: TurnPlan) -> Journal:
     }
 
 
-def resumed(journal: Journal, decision: RecoveryDecision, *, keep_session: bool) -> Journal:
-    """The turn goes on where the decision says, and the recovery is counted.
-
-    With `keep_session` the record of the host's session stays until there is a result, so that a crash in the middle
-    resumes the session again.
-    """
-    kept = ("host_recovery", "receipt") if keep_session else ()
-    after = _without(journal, *(key for key in _FAILURE_KEYS if key not in kept))
+def resumed(journal: Journal, decision: RecoveryDecision) -> Journal:
+    """The turn goes on where the decision says, and the recovery is counted."""
+    after = _without(journal, *_FAILURE_KEYS)
     after["status"] = "in_progress"
     if decision["resume_from"] == PHASES[0] and len(after["completed_phases"]) > 0:
         # The work is done anew after a refused validation: its run journal begins anew as well.
@@ -99,7 +94,7 @@ def host_failed(
     journal: Journal, failure: Mapping[str, Any], recovery: Mapping[str, Any] | None, reason: str
 ) -> Journal:
     """The host failed; with `recovery` its session outlived it."""
-    after = failed(_without(journal, "host_recovery"), PHASES[0], reason)
+    after = failed(journal, PHASES[0], reason)
     after["host_failure"] = dict(failure)
     if recovery is not None:
         after["host_recovery"] = dict(recovery)
@@ -115,7 +110,7 @@ def failed(journal: Journal, phase: str, reason: str) -> Journal:
 
 def answered(journal: Journal, result: Mapping[str, Any]) -> Journal:
     """The host has given its result."""
-    after = completed(_without(journal, *_FAILURE_KEYS), 2)
+    after = completed(journal, 2)
     after["host_result"] = dict(result)
     return after
 
