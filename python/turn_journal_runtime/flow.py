@@ -6,10 +6,7 @@ it for sync callers, `run_async` for asyncio, so that no rule of a conversation 
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -30,6 +27,8 @@ class Ask(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
+    #: Asks the callable to come to an end, when nobody waits for its answer any more.
+    interrupt: Callable[[], object] | None = None
 
 
 Flow: TypeAlias = Generator[Call | Ask, Any, T]
@@ -69,18 +68,34 @@ async def run_async(flow: Flow[T], client: AsyncRuntimeClient, timeout: float | 
 
 def _ask(step: Ask) -> Any:
     answer = step.function(*step.arguments)
-    return wait_for(answer) if inspect.isawaitable(answer) else answer
+    return wait_for(answer) if isinstance(answer, Awaitable) else answer
 
 
 async def _ask_async(step: Ask) -> Any:
+    import asyncio
+    import inspect
+
     if inspect.iscoroutinefunction(step.function):
         return await step.function(*step.arguments)
-    answer = await asyncio.to_thread(step.function, *step.arguments)
-    return await answer if inspect.isawaitable(answer) else answer
+    work = asyncio.ensure_future(asyncio.to_thread(step.function, *step.arguments))
+    try:
+        answer = await asyncio.shield(work)
+    except asyncio.CancelledError:
+        # A thread cannot be cancelled, and nothing may go on as if it had ended.
+        if step.interrupt is not None:
+            step.interrupt()
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # nobody is left to hear it
+        raise
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
-def wait_for(awaitable: Any) -> Any:
+def wait_for(awaitable: Awaitable[Any]) -> Any:
     """Waits for an async callable's answer in a sync call, also where an event loop is running in this thread."""
+    # asyncio takes most of the time that importing this package may cost; only those who use it pay.
+    import asyncio
+    import threading
 
     async def wait() -> Any:
         return await awaitable
