@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pydantic_ai.capabilities import ValidatedToolArgs, WrapModelRequestHandler, WrapToolExecuteHandler
-    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.messages import ModelMessage, ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.tools import RunContext, ToolDefinition
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JournalCapability"]
 
-#: What differs between two drives of one run without changing what the model is asked.
-_VOLATILE: Final = frozenset({"timestamp", "run_id", "conversation_id", "metadata"})
+#: What of a message reaches the model; the rest is the framework's own bookkeeping.
+_SHOWN: Final = ("kind", "parts", "instructions")
+#: What of a part differs between two drives of one run.
+_VOLATILE: Final = frozenset({"timestamp", "metadata"})
 
 #: Marks a tool's wish that the model tries again, which is an outcome like any other.
 _RETRY: Final = "pydantic_ai_model_retry"
@@ -72,7 +74,7 @@ class JournalCapability(AbstractCapability[Any]):
             "model": request_context.model.model_name,
             "settings": to_jsonable_python(request_context.model_settings),
             "tools": to_jsonable_python(sorted(tool.name for tool in parameters.function_tools)),
-            "messages": _stable(ModelMessagesTypeAdapter.dump_python(request_context.messages, mode="json")),
+            "messages": _asked(request_context.messages),
         }
         recorded = await self.run.model(ask, request=request)
         response = ModelMessagesTypeAdapter.validate_python([recorded])[0]
@@ -110,6 +112,12 @@ class JournalCapability(AbstractCapability[Any]):
         if isinstance(outcome, dict) and outcome.keys() == {_RETRY}:
             raise ModelRetry(outcome[_RETRY])
         return outcome
+
+
+def _asked(messages: list[ModelMessage]) -> list[dict[str, Any]]:
+    """What the model is shown of a conversation, without what differs between two drives of one run."""
+    dumped = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return [{key: _stable(message[key]) for key in _SHOWN if key in message} for message in dumped]
 
 
 def _stable(value: Any) -> Any:

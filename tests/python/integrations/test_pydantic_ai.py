@@ -1,0 +1,115 @@
+"""pydantic-ai agents over a run journal: what is asked and done once, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from turn_journal_runtime.errors import ReplayDivergenceError, UncertainEffectError
+from turn_journal_runtime.integrations.pydantic_ai import JournalCapability
+from turn_journal_runtime.run_journal import AsyncDurableRun, RunJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class World:
+    """The model and the tools of an agent, which count what they are asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.paid: list[int] = []
+        self.dies = False
+
+    def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        self.asked += 1
+        parts = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        returned = [part for part in parts if part.outcome == "success"]
+        if returned:
+            return ModelResponse([TextPart(f"paid {returned[-1].content}")])
+        return ModelResponse([ToolCallPart("pay", {"amount": 5 if self.asked > 1 else 50}, "same-id")])
+
+    def pay(self, amount: int) -> int:
+        if amount > 10:
+            raise ModelRetry("At most 10.")
+        self.paid.append(amount)
+        if self.dies:
+            raise KeyboardInterrupt
+        return amount
+
+    def agent(self, prompt: str = "Pay.") -> Agent[None, str]:
+        return Agent(FunctionModel(self.answer), system_prompt=prompt, tools=[self.pay])
+
+
+@pytest.fixture
+def journal() -> Iterator[RunJournal]:
+    with RunJournal(":memory:") as journal:
+        yield journal
+
+
+def _drive(journal: RunJournal, agent: Agent[None, str], **declared: Any) -> str:
+    async def drive() -> str:
+        async with AsyncDurableRun(journal, "run") as run:
+            return (await agent.run("Go.", capabilities=[JournalCapability(run, **declared)])).output
+
+    return asyncio.run(drive())
+
+
+def test_a_finished_run_is_replayed_without_asking_or_paying(journal: RunJournal) -> None:
+    world = World()
+    assert _drive(journal, world.agent()) == "paid 5"
+    asked = world.asked
+    assert _drive(journal, world.agent()) == "paid 5"
+    assert (world.asked, world.paid) == (asked, [5])
+
+
+def test_a_wish_to_retry_is_an_outcome_and_replayed_as_one(journal: RunJournal) -> None:
+    world = World()
+    _drive(journal, world.agent())
+    assert world.asked == 3
+    assert [event.kind for event in journal.events("run")] == [
+        *("model_decision", "tool_call", "tool_result"),
+        *("model_decision", "tool_call", "tool_result"),
+        "model_decision",
+    ]
+    assert _drive(journal, world.agent()) == "paid 5"
+    assert world.asked == 3
+
+
+def test_a_changed_prompt_is_refused_before_anything_runs(journal: RunJournal) -> None:
+    world = World()
+    _drive(journal, world.agent())
+    with pytest.raises(ReplayDivergenceError) as refused:
+        _drive(journal, world.agent("Pay twice."))
+    assert refused.value.details["fields"] == ["request.messages"]
+    assert world.paid == [5]
+
+
+def test_a_tool_that_died_is_never_run_again_on_a_guess(journal: RunJournal) -> None:
+    world = World()
+    world.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        _drive(journal, world.agent())
+    world.dies = False
+    with pytest.raises(UncertainEffectError):
+        _drive(journal, world.agent())
+    assert world.paid == [5]
+    (step,) = journal.uncertain("run")
+    journal.settle("run", step.seq, result=5)
+    assert _drive(journal, world.agent()) == "paid 5"
+    assert world.paid == [5]
+
+
+def test_a_tool_that_is_declared_restart_safe_runs_again(journal: RunJournal) -> None:
+    world = World()
+    world.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        _drive(journal, world.agent())
+    world.dies = False
+    assert _drive(journal, world.agent(), restart_safe={"pay"}) == "paid 5"
+    assert world.paid == [5, 5]
