@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from turn_journal_runtime.turns.host import HostRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROGRAM = Path(__file__).with_name("host_program.py")
 
@@ -28,13 +23,6 @@ def make_request(**changes: object) -> HostRequest:
         "session": {"action": "start_new"},
     }
     return HostRequest(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not come true: {what}"
-        time.sleep(0.02)
 
 
 def is_gone(pid: int) -> bool:

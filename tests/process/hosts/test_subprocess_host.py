@@ -12,13 +12,15 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.process.hosts.harness import PROGRAM, eventually, is_gone, make_request
+from tests.process.hosts.harness import PROGRAM, is_gone, make_request
 
 from turn_journal_runtime.hosts import SubprocessHost
 from turn_journal_runtime.turns.host import HostFailedError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.conftest import Eventually
 
 pytestmark = pytest.mark.process
 
@@ -114,13 +116,13 @@ def test_at_the_deadline_the_whole_family_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "interrupt"])
-def test_a_cancelled_program_is_gone_when_execute_returns(how: str, tmp_path: Path) -> None:
+def test_a_cancelled_program_is_gone_when_execute_returns(how: str, tmp_path: Path, eventually: Eventually) -> None:
     notes = tmp_path / "pids"
     subject = host("family", str(notes), timeout=60)
     failures: list[HostFailedError] = []
     thread = threading.Thread(target=lambda: failures.append(failure(subject)))
     thread.start()
-    eventually(lambda: len(pids(notes)) == 3, "the family is up")
+    eventually(lambda: len(pids(notes)) == 3)
     if how == "close":
         subject.close()
     else:
@@ -159,23 +161,23 @@ open({ready!r}, "w").close()
 
 
 @pytest.mark.parametrize("forking", [False, True])
-def test_when_the_parent_is_killed_nothing_outlives_it(forking: bool, tmp_path: Path) -> None:
+def test_when_the_parent_is_killed_nothing_outlives_it(forking: bool, tmp_path: Path, eventually: Eventually) -> None:
     notes, ready, bystander = (tmp_path / name for name in ("pids", "ready", "bystander"))
     names = {"notes": str(notes), "ready": str(ready), "bystander": str(bystander)}
     code = PARENT.format(root=str(PROGRAM.parents[3]), program=str(PROGRAM), forking=forking, **names)
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:
-        eventually(lambda: ready.exists() and bool(pids(bystander)) == forking, "the family is up")
+        eventually(lambda: ready.exists() and bool(pids(bystander)) == forking)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-        eventually(lambda: all(is_gone(pid) for pid in pids(notes)), "the family is gone")
+        eventually(lambda: all(is_gone(pid) for pid in pids(notes)))
         assert len(pids(notes)) == 3
     finally:
         for pid in pids(bystander):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path) -> None:
+def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path, eventually: Eventually) -> None:
     import psutil
 
     notes = tmp_path / "pids"
@@ -183,13 +185,13 @@ def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path) -> None:
     failures: list[HostFailedError] = []
     thread = threading.Thread(target=lambda: failures.append(failure(subject)))
     thread.start()
-    eventually(lambda: len(pids(notes)) == 3, "the family is up")
+    eventually(lambda: len(pids(notes)) == 3)
     program = pids(notes)[2]
     guardian = psutil.Process(program).ppid()
     os.kill(guardian, signal.SIGKILL)
     thread.join(20)
     assert [error.kind for error in failures] == ["transport_lost"]
-    eventually(lambda: is_gone(program), "the program is gone")
+    eventually(lambda: is_gone(program))
     for pid in pids(notes):
         if not is_gone(pid):
             os.kill(pid, signal.SIGKILL)
