@@ -1,9 +1,4 @@
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { run } from "./cli.ts"
 import { runMain } from "./NodeRuntime.ts"
-import { Core } from "./rpc/Core.ts"
-import { methods } from "./rpc/Methods.ts"
-import { serve } from "./rpc/Server.ts"
-import * as StdioWire from "./rpc/StdioWire.ts"
 
-runMain(Effect.provide(serve(methods), Layer.merge(Core.layer(), StdioWire.layer)))
+runMain(run(process.argv.slice(2)))

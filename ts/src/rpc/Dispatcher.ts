@@ -4,9 +4,9 @@ import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import type { CoreError } from "../contract/Errors.ts"
-import type { Limits } from "./Core.ts"
 import * as JsonRpc from "./JsonRpc.ts"
-import { type InvalidParams, journalTooLarge, type Method } from "./Method.ts"
+import type { Limits } from "./Limits.ts"
+import { errorObject, type InvalidParams, journalTooLarge, type Method } from "./Method.ts"
 
 /** `{"jsonrpc":…,"params":{"journal":` stand around a journal. */
 const ENVELOPE_LEVELS = 2
@@ -22,7 +22,10 @@ export interface Dispatcher {
   readonly abandon: Effect.Effect<void>
 }
 
-export const make = <R>(methods: ReadonlyArray<Method<R>>, limits: Limits): Effect.Effect<Dispatcher, never, R> =>
+export const make = <R>(
+  methods: ReadonlyArray<Method<R>>,
+  limits: Limits["Service"]
+): Effect.Effect<Dispatcher, never, R> =>
   Effect.contextWith((services) => {
     const table = new Map(methods.map((method) => [method.name, method]))
     const run = Effect.runForkWith(services)
@@ -101,8 +104,8 @@ export const make = <R>(methods: ReadonlyArray<Method<R>>, limits: Limits): Effe
         else message(line, bytes.length, answer)
       },
       tooLong: (head, answer) => {
-        const error = JsonRpc.coreError(journalTooLarge(limits.journalBytes, null))
-        answer(JsonRpc.encodeError(JsonRpc.idInHead(Buffer.from(head).toString("latin1")), error))
+        const error = JsonRpc.coreError(journalTooLarge(limits.journalBytes))
+        answer(JsonRpc.encodeError(JsonRpc.idInHead(Buffer.from(head).toString()), error))
       },
       abandon: Effect.sync(() => {
         for (const fiber of fibers) fiber.interruptUnsafe()
@@ -119,9 +122,5 @@ const failed = (id: JsonRpc.Id | undefined, error: JsonRpc.ErrorObject): string 
 /** The error that a failed call is answered with; null for a defect. */
 const errorOf = (cause: Cause.Cause<CoreError | InvalidParams>): JsonRpc.ErrorObject | null => {
   const failure = cause.reasons.find(Cause.isFailReason)
-  if (failure === undefined) return null
-  const { error } = failure
-  return error._tag === "InvalidParams"
-    ? JsonRpc.protocolError("invalid_params", { path: error.path }, error.message)
-    : JsonRpc.coreError(error)
+  return failure === undefined ? null : errorObject(failure.error)
 }

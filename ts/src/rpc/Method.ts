@@ -6,8 +6,8 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaParser from "effect/SchemaParser"
 import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
 import * as Json from "../contract/Json.ts"
-import type { Limits } from "./Core.ts"
-import type { Call } from "./JsonRpc.ts"
+import { type Call, coreError, type ErrorObject, protocolError } from "./JsonRpc.ts"
+import type { Limits } from "./Limits.ts"
 
 /** The params do not fit the method's schema, or are not strict JSON; `path` says where. */
 export class InvalidParams extends Schema.TaggedError<InvalidParams>()("InvalidParams", {
@@ -23,7 +23,7 @@ export interface Method<R> {
   readonly invoke: (
     call: Call,
     lineBytes: number,
-    limits: Limits
+    limits: Limits["Service"]
   ) => Effect.Effect<unknown, CoreError | InvalidParams, R>
 }
 
@@ -91,34 +91,38 @@ const sizeError = (journal: Json.JsonValue, limit: number): InvalidJournal | nul
   return bytes <= limit ? null : journalTooLarge(limit, bytes)
 }
 
-export const journalTooLarge = (limit: number, bytes: number | null): InvalidJournal =>
+/** `bytes` where the size is known. */
+export const journalTooLarge = (limit: number, bytes?: number): InvalidJournal =>
   new InvalidJournal({
     kind: "journal_too_large",
     message: `A journal may have ${limit} bytes as compact JSON: keep large results outside and their names in it.`,
-    details: { limit, bytes }
+    details: bytes === undefined ? { limit } : { limit, bytes }
   })
 
 const JOURNAL_PATH = /^\$\.params\.journal(?=$|[.[])/
 
 const faultError = (fault: Json.JsonFault, journal: Messages<never, never>["journal"]): CoreError | InvalidParams => {
   const { reason, message } = fault
-  if (journal !== undefined && JOURNAL_PATH.test(fault.path)) {
-    const path = fault.path.replace(JOURNAL_PATH, "$")
-    const details = { path, reason }
-    if (reason === "too_deep") {
-      return new InvalidJournal({ kind: "journal_too_deep", message: `The journal at ${path}: ${message}.`, details })
-    }
-    if (journal === "stored") {
-      return new InvalidJournal({
-        kind: "journal_snapshot_invalid",
-        message: `The journal at ${path}: ${message}.`,
-        details
-      })
-    }
+  if (journal !== undefined && JOURNAL_PATH.test(fault.path) && (reason === "too_deep" || journal === "stored")) {
+    return notStrict({ ...fault, path: fault.path.replace(JOURNAL_PATH, "$") })
   }
   const path = fault.path.replace("$.params", "$")
   return new InvalidParams({ path, message: `The params at ${path}: ${message}.` })
 }
+
+/** The text of a journal is not JSON that every reader reads the same. */
+export const notStrict = ({ reason, path, message }: Json.JsonFault): InvalidJournal =>
+  new InvalidJournal({
+    kind: reason === "too_deep" ? "journal_too_deep" : "journal_snapshot_invalid",
+    message: `The journal at ${path}: ${message}.`,
+    details: { path, reason }
+  })
+
+/** A refusal as it goes over the wire. */
+export const errorObject = (error: CoreError | InvalidParams): ErrorObject =>
+  error._tag === "InvalidParams"
+    ? protocolError("invalid_params", { path: error.path }, error.message)
+    : coreError(error)
 
 const describe = SchemaIssue.makeFormatterStandardSchemaV1()
 

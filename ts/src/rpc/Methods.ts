@@ -2,22 +2,42 @@
 import * as Effect from "effect/Effect"
 import { HostFailure, HostFailureParams } from "../contract/HostFailure.ts"
 import { Inspection } from "../contract/Inspection.ts"
-import { Info, InspectParams, NoParams, ShutdownResult } from "../contract/Messages.ts"
+import {
+  Info,
+  InspectParams,
+  InspectStoredParams,
+  NoParams,
+  ReadParams,
+  ReadResult,
+  ShutdownResult,
+  WriteParams,
+  WriteResult
+} from "../contract/Messages.ts"
 import { Assessment, AssessParams } from "../contract/SessionRecovery.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { hostFailureRecord } from "../journal/RetryPolicy.ts"
 import { assessRetry } from "../session/RetryAssessment.ts"
+import { JournalStore } from "../store/JournalStore.ts"
 import { Core } from "./Core.ts"
-import * as Method from "./Method.ts"
+import { Limits } from "./Limits.ts"
+import { type Method, make } from "./Method.ts"
 
-export const methods = [
-  Method.make("runtime.info", { params: NoParams, result: Info }, () =>
-    Effect.map(Core, ({ ready, limits }) => ({
-      ...ready,
-      limits: { journal_bytes: limits.journalBytes, depth: limits.depth, queued_requests: limits.queuedRequests }
-    }))
-  ),
-  Method.make("turn_journal.inspect", { params: InspectParams, result: Inspection, journal: "inspected" }, (params) =>
+export const info = make("runtime.info", { params: NoParams, result: Info }, () =>
+  Effect.gen(function* () {
+    const { ready } = yield* Core
+    const { journalBytes, depth, queuedRequests } = yield* Limits
+    return { ...ready, limits: { journal_bytes: journalBytes, depth, queued_requests: queuedRequests } }
+  })
+)
+
+export const shutdown = make("runtime.shutdown", { params: NoParams, result: ShutdownResult }, () =>
+  Effect.flatMap(Core, ({ stop }) => Effect.as(stop, { ok: true as const }))
+)
+
+export const inspectGiven = make(
+  "turn_journal.inspect",
+  { params: InspectParams, result: Inspection, journal: "inspected" },
+  (params) =>
     Effect.succeed(
       inspect(
         params.journal,
@@ -25,14 +45,62 @@ export const methods = [
         { retryFailed: params.retry_failed ?? false, sessionCheck: params.session_recovery_check ?? null }
       )
     )
-  ),
-  Method.make("session_recovery.assess", { params: AssessParams, result: Assessment, journal: "inspected" }, (params) =>
-    Effect.succeed(assessRetry(params))
-  ),
-  Method.make("session_recovery.host_failure", { params: HostFailureParams, result: HostFailure }, (params) =>
-    Effect.succeed(hostFailureRecord(params.kind, params.attempt))
-  ),
-  Method.make("runtime.shutdown", { params: NoParams, result: ShutdownResult }, () =>
-    Effect.flatMap(Core, ({ stop }) => Effect.as(stop, { ok: true as const }))
-  )
+)
+
+export const inspectStored = make(
+  "turn_journal.inspect_stored",
+  { params: InspectStoredParams, result: Inspection },
+  (params) =>
+    Effect.flatMap(JournalStore, (store) =>
+      store.inspectStored({
+        runtimeRoot: params.runtime_root,
+        goalId: params.goal_id,
+        agentId: params.agent_id,
+        turnKey: params.turn_key,
+        retryFailed: params.retry_failed,
+        sessionRecoveryCheck: params.session_recovery_check
+      })
+    )
+)
+
+export const write = make(
+  "turn_journal.write",
+  { params: WriteParams, result: WriteResult, journal: "stored" },
+  (params) =>
+    Effect.flatMap(JournalStore, (store) =>
+      store.write({
+        path: params.path,
+        journal: params.journal,
+        expectedEffectId: params.expected_effect_id,
+        expectedPrevious: params.expected_previous,
+        lease: params.lease
+      })
+    )
+)
+
+export const read = make("turn_journal.read", { params: ReadParams, result: ReadResult }, (params) =>
+  Effect.flatMap(JournalStore, (store) => store.read(params))
+)
+
+export const assess = make(
+  "session_recovery.assess",
+  { params: AssessParams, result: Assessment, journal: "inspected" },
+  (params) => Effect.succeed(assessRetry(params))
+)
+
+export const hostFailure = make(
+  "session_recovery.host_failure",
+  { params: HostFailureParams, result: HostFailure },
+  (params) => Effect.succeed(hostFailureRecord(params.kind, params.attempt))
+)
+
+export const methods: ReadonlyArray<Method<Core | Limits | JournalStore>> = [
+  info,
+  shutdown,
+  inspectGiven,
+  inspectStored,
+  write,
+  read,
+  assess,
+  hostFailure
 ]

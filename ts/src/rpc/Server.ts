@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import { Core } from "./Core.ts"
 import * as Dispatcher from "./Dispatcher.ts"
 import { encodeNotification } from "./JsonRpc.ts"
+import { Limits } from "./Limits.ts"
 import { type Cut, Lines } from "./Lines.ts"
 import type { Method } from "./Method.ts"
 import { Wire } from "./Wire.ts"
@@ -19,10 +20,11 @@ const SEND_AT = 64 * 1024
 export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Method<R>>) {
   const wire = yield* Wire
   const core = yield* Core
-  const dispatcher = yield* Dispatcher.make(methods, core.limits)
+  const limits = yield* Limits
+  const dispatcher = yield* Dispatcher.make(methods, limits)
   const ended = yield* Deferred.make<void>()
 
-  const lines = new Lines(core.limits.journalBytes + ENVELOPE_BYTES)
+  const lines = new Lines(limits.journalBytes + ENVELOPE_BYTES)
   let open = 0
   let outbox = ""
   let peerBehind = false
@@ -56,7 +58,7 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
     else dispatcher.tooLong(cut.head, answer)
   }
 
-  const blocked = () => stopped || peerBehind || open >= core.limits.queuedRequests
+  const blocked = () => stopped || peerBehind || open >= limits.queuedRequests
 
   /** Works on what has come until there is nothing left or the peer has to wait, and sends what is answered. */
   const pump = () => {

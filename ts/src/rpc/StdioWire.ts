@@ -26,6 +26,8 @@ export const layer: Layer.Layer<Wire> = Layer.effect(
     const hungUp = yield* Deferred.make<void>()
     // A broken pipe: nobody is left to answer to.
     stdout.on("error", () => Deferred.doneUnsafe(hungUp, Effect.void))
+    // Nobody reads what is logged: that is no reason to stop answering.
+    process.stderr.on("error", () => {})
     return {
       listen: ({ chunk, end, drained }) => {
         stdin.on("data", chunk)

@@ -1,10 +1,9 @@
 /** Every protocol case, in memory and against the built bundle. */
-import * as Layer from "effect/Layer"
 import { afterAll, assert, beforeAll, describe, it } from "vitest"
 import type { JsonValue } from "../../src/contract/Json.ts"
 import { methods } from "../../src/rpc/Methods.ts"
 import { type Case, caseFiles, isAnswer, pair, sent } from "./Cases.ts"
-import { inMemory, overPipes, type Session } from "./Session.ts"
+import { inMemory, overPipes, type Session, store } from "./Session.ts"
 
 const END = "the end of the case"
 
@@ -46,7 +45,7 @@ const check = (one: Case, lines: ReadonlyArray<string>): void => {
 }
 
 const places: ReadonlyArray<[string, () => Session]> = [
-  ["in memory", () => inMemory(methods, Layer.empty)],
+  ["in memory", () => inMemory(methods, store)],
   ["over pipes, the built bundle", () => overPipes()]
 ]
 

@@ -1,12 +1,11 @@
 /** Whatever is sent: the core neither dies nor stalls, and answers every line as often as it must. */
 import { assert, describe, it } from "@effect/vitest"
-import * as Layer from "effect/Layer"
 import { isObject, type JsonValue } from "../../src/contract/Json.ts"
 import { methods } from "../../src/rpc/Methods.ts"
 import { jsonText, mutated, randomBytes } from "../RandomJson.ts"
 import { Dice, SEED, SOAK } from "../Seed.ts"
 import { isAnswer } from "./Cases.ts"
-import { inMemory, overPipes, type Session } from "./Session.ts"
+import { inMemory, overPipes, type Session, store } from "./Session.ts"
 
 const LINES = SOAK ? 1_000_000 : 4_000
 const ROUND = 500
@@ -93,7 +92,7 @@ const round = async (session: Session, dice: Dice, lines: ReadonlyArray<Uint8Arr
 }
 
 const places: ReadonlyArray<[string, () => Session]> = [
-  ["in memory", () => inMemory(methods, Layer.empty)],
+  ["in memory", () => inMemory(methods, store)],
   ["over pipes, the built bundle", () => overPipes()]
 ]
 

@@ -35,6 +35,18 @@ it("MUST keep standard output for the protocol, whatever else writes to it", asy
   }
 })
 
+it("MUST go on when nobody reads what it logs", async () => {
+  const session = overPipes({ nodeFlags: ["--import", `data:text/javascript,${encodeURIComponent(NOISE)}`] })
+  await session.next()
+  session.closeStderr()
+  for (let id = 0; id < 200; id++) {
+    session.send(info(id))
+    assert.equal(JSON.parse((await session.next()) ?? "").id, id)
+  }
+  session.close()
+  assert.equal(await session.ended, 0)
+})
+
 it("MUST answer everything once when the peer begins to read late", async () => {
   const session = overPipes({ late: true })
   const count = 30_000

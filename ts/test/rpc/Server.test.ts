@@ -19,9 +19,10 @@ import {
   TurnBusy
 } from "../../src/contract/Errors.ts"
 import { NoParams } from "../../src/contract/Messages.ts"
-import { type Core, DEFAULT_LIMITS } from "../../src/rpc/Core.ts"
+import type { Core } from "../../src/rpc/Core.ts"
+import { Limits } from "../../src/rpc/Limits.ts"
 import * as Method from "../../src/rpc/Method.ts"
-import { methods as realMethods } from "../../src/rpc/Methods.ts"
+import { info, shutdown } from "../../src/rpc/Methods.ts"
 import { inMemory } from "./Session.ts"
 
 /** Calls of `wait` go on when the test lets them. */
@@ -72,9 +73,9 @@ const failures: Record<string, CoreError> & { TurnBusy: CoreError } = {
   StoreFailure: new StoreFailure({ kind: "store_full", message, details })
 }
 
-const methods: ReadonlyArray<Method.Method<Gate | Core>> = [...toys, ...realMethods]
+const methods: ReadonlyArray<Method.Method<Gate | Core | Limits>> = [...toys, info, shutdown]
 
-const open = Effect.fnUntraced(function* (queuedRequests = DEFAULT_LIMITS.queuedRequests) {
+const open = Effect.fnUntraced(function* (queuedRequests = Limits.defaults.queuedRequests) {
   const context = yield* Effect.context<never>()
   const gate = Gate.make()
   const logged: Array<string> = []
@@ -82,7 +83,7 @@ const open = Effect.fnUntraced(function* (queuedRequests = DEFAULT_LIMITS.queued
     logged.push(`${message} ${Cause.pretty(cause)}`)
   })
   const services = Layer.merge(Layer.succeed(Gate, gate), Logger.layer([logger]))
-  const session = inMemory(methods, services, { limits: { ...DEFAULT_LIMITS, queuedRequests }, context })
+  const session = inMemory(methods, services, { limits: { ...Limits.defaults, queuedRequests }, context })
   const next = Effect.map(
     Effect.promise(() => session.next()),
     (line) => (line === null ? null : JSON.parse(line))

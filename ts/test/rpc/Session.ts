@@ -7,7 +7,9 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import { Core, DEFAULT_LIMITS, type Limits } from "../../src/rpc/Core.ts"
+import { layerStore } from "../../src/NodeRuntime.ts"
+import { Core } from "../../src/rpc/Core.ts"
+import { Limits } from "../../src/rpc/Limits.ts"
 import { Lines } from "../../src/rpc/Lines.ts"
 import type { Method } from "../../src/rpc/Method.ts"
 import { serve } from "../../src/rpc/Server.ts"
@@ -22,6 +24,9 @@ export interface Session {
   /** The exit code, once the core has ended. */
   readonly ended: Promise<number>
 }
+
+/** The file store, as the process has it. */
+export const store = Layer.orDie(Layer.provide(layerStore, Layer.succeed(Limits, Limits.defaults)))
 
 /** What was said and not yet heard. */
 class Mailbox {
@@ -117,12 +122,18 @@ export class MemoryWire {
 }
 
 export const inMemory = <R>(
-  methods: ReadonlyArray<Method<R | Core>>,
+  methods: ReadonlyArray<Method<R | Core | Limits>>,
   services: Layer.Layer<R>,
-  { limits = DEFAULT_LIMITS, context = Context.empty() }: { limits?: Limits; context?: Context.Context<never> } = {}
+  {
+    limits = Limits.defaults,
+    context = Context.empty()
+  }: { limits?: Limits["Service"]; context?: Context.Context<never> } = {}
 ): Session & { readonly wire: MemoryWire } => {
   const wire = new MemoryWire()
-  const program = Effect.provide(serve(methods), Layer.mergeAll(Core.layer(limits), wire.layer, services))
+  const program = Effect.provide(
+    serve(methods),
+    Layer.mergeAll(Core.layer, Layer.succeed(Limits, limits), wire.layer, services)
+  )
   const fiber = Effect.runForkWith(context)(program)
   const ended = Effect.runPromise(Fiber.join(fiber)).then(() => {
     wire.heard.close()
@@ -144,6 +155,8 @@ export interface ProcessSession extends Session {
   /** Stops listening to what the core says. */
   readonly hangUp: () => void
   readonly stderr: () => string
+  /** Stops reading what the core logs. */
+  readonly closeStderr: () => void
 }
 
 /** `nodeFlags` stand before the bundle, `late` keeps what the core says in its pipe until `next` asks for it. */
@@ -187,6 +200,9 @@ export const overPipes = ({
       child.stdout.destroy()
     },
     stderr: () => stderr,
+    closeStderr: () => {
+      child.stderr.destroy()
+    },
     ended: new Promise((resolve) => child.on("close", (code) => resolve(code ?? -1)))
   }
 }
