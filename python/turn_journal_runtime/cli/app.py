@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, node, runs, turns
+from . import doctor, history, listing, node, recovery, runs, turns, verification
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -39,6 +39,14 @@ def _options(
 
 
 app.command(rich_help_panel="Turns")(turns.inspect)
+app.command("list", rich_help_panel="Turns")(listing.list_turns)
+app.command(rich_help_panel="Turns")(history.history)
+app.command(rich_help_panel="Turns")(recovery.recover)
+
+app.command(rich_help_panel="The store")(verification.verify)
+app.command(rich_help_panel="The store")(verification.heads)
+app.command(rich_help_panel="The store")(verification.repair)
+app.command(rich_help_panel="The store")(verification.prune)
 
 app.command(rich_help_panel="Runs")(runs.runs)
 app.command(rich_help_panel="Runs")(runs.settle)

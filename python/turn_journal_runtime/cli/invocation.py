@@ -24,6 +24,10 @@ P = ParamSpec("P")
 
 ROOT_VARIABLE = "TURN_JOURNAL_ROOT"
 
+_HASHED = "sha256:"
+_WHOLE_KEY = len(_HASHED) + 64
+_SHORT_KEY = len(_HASHED) + 12
+
 FormatOption: TypeAlias = Annotated[
     Format, typer.Option("--format", "-f", help="How the answer is written.", rich_help_panel="Output")
 ]
@@ -38,7 +42,7 @@ RootOption: TypeAlias = Annotated[
     ),
 ]
 TurnArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="GOAL/KEY, as `list` shows it, or the path of a journal.", metavar="TURN")
+    str, typer.Argument(help="GOAL/KEY as `list` shows it, or a journal's path.", metavar="TURN")
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without, only say what would be done.")]
 
@@ -130,7 +134,31 @@ def address_of(turn: str, root: str | None) -> TurnAddress:
     goal_id, slash, turn_key = turn.partition("/")
     if not slash or not goal_id or not turn_key:
         raise typer.BadParameter("Name a turn as GOAL/KEY, or by its journal's path.", param_hint="TURN")
-    return TurnAddress(root_of(root), goal_id, turn_key)
+    found = root_of(root)
+    return TurnAddress(found, goal_id, _whole_key(found, goal_id, turn_key))
+
+
+def short_key(turn_key: str) -> str:
+    """A turn's key as tables show it, and as `address_of` takes it."""
+    return turn_key[:_SHORT_KEY] if turn_key.startswith(_HASHED) else turn_key
+
+
+def _whole_key(root: str, goal_id: str, turn_key: str) -> str:
+    """The key that a short one stands for, as git does with its hashes."""
+    if not turn_key.startswith(_HASHED) or len(turn_key) == _WHOLE_KEY:
+        return turn_key
+    from .store import absolute, items
+
+    listed = items("turn_journal.list", "turns", runtime_root=absolute(root), goal_id=goal_id, status=None)
+    found: list[str] = [turn["turn_key"] for turn in listed if turn["turn_key"].startswith(turn_key)]
+    if not found:
+        raise JournalNotFoundError(
+            f"Goal {goal_id} has no turn {turn_key}…; `turn-journal list` shows those it has.",
+            details={"goal_id": goal_id, "turn_key": turn_key},
+        )
+    if len(found) > 1:
+        raise typer.BadParameter(f"{turn_key} could be {len(found)} turns: give more of it.", param_hint="TURN")
+    return found[0]
 
 
 def given_json(text: str, hint: str) -> Any:

@@ -1,0 +1,119 @@
+"""`turn-journal history`: how a turn came to where it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ..bridge import default_client
+from ..journal import load_turn_journal, turn_journal_path
+from .invocation import FormatOption, RootOption, TurnArgument, address_of, answering
+from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
+from .store import items
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ABSENT: Final = object()
+_SHOWN_CHARACTERS: Final = 120
+
+
+@answering
+def history(
+    turn: TurnArgument,
+    root: RootOption = None,
+    at: Annotated[int | None, typer.Option("--at", help="Show the journal as it was after this transition.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", "-d", help="Show what each transition changed.")] = False,
+    format: FormatOption = Format.table,
+) -> Report:
+    """The transitions of a turn as a timeline; the journal as it was; what changed."""
+    where = address_of(turn, root)
+    path = turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key)
+    if at is not None and not diff:
+        journal = load_turn_journal(path, at=at)
+        return Report(journal, [Line(json.dumps(journal, ensure_ascii=False, indent=2))])
+    transitions = list(items("turn_journal.history", "transitions", path=str(path)))
+    if not transitions:
+        # Of a turn that another program wrote there is a journal, and no history yet.
+        default_client().call("turn_journal.read", {"path": str(path), "at": None})
+        return Report([], [Line("This turn has no history: another program wrote it. It begins with the next write.")])
+    if diff:
+        shown = [one for one in transitions if at is None or one["seq"] == at]
+        return _differences(path, shown, str(where))
+    rows = [
+        (
+            str(one["seq"]),
+            one["at"][:19].replace("T", " "),
+            one["status"],
+            ", ".join(one["completed_phases"]) or "none",
+            one["operation_id"].removeprefix("sha256:")[:12],
+            ", ".join(mark for mark in ("signed", "adopted", "pruned") if one[mark]),
+        )
+        for one in transitions
+    ]
+    columns = ("seq", "at", "status", "completed", "operation", "marks")
+    return Report(transitions, [Rows(columns, rows, STATUS_STYLES)])
+
+
+def _differences(path: Path, transitions: list[dict[str, Any]], turn: str) -> Report:
+    document: list[dict[str, Any]] = []
+    blocks: list[Block] = []
+    before: Any = None
+    for one in transitions:
+        if before is None and one["seq"] > 1:
+            before = _journal_before(path, one["seq"])
+        after = load_turn_journal(path, at=one["seq"])
+        changes = list(changes_between(before if before is not None else {}, after))
+        document.append({"seq": one["seq"], "at": one["at"], "changes": changes})
+        blocks += [
+            Heading(f"{turn} · {one['seq']} · {one['at'][:19].replace('T', ' ')} · {one['status']}"),
+            Points([_shown(change) for change in changes] or ["nothing"]),
+        ]
+        before = after
+    return Report(document, blocks)
+
+
+def _journal_before(path: Path, seq: int) -> Any:
+    return load_turn_journal(path, at=seq - 1)
+
+
+def changes_between(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
+    """What differs between two JSON values: `path`, and `before` and `after` where there is one."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            change
+            for key in dict.fromkeys([*before, *after])
+            for change in changes_between(
+                before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}" if path else str(key)
+            )
+        ]
+    if isinstance(before, list) and isinstance(after, list):
+        longer = max(len(before), len(after))
+        return [
+            change
+            for index in range(longer)
+            for change in changes_between(
+                before[index] if index < len(before) else _ABSENT,
+                after[index] if index < len(after) else _ABSENT,
+                f"{path}[{index}]",
+            )
+        ]
+    if type(before) is type(after) and before == after:
+        return []
+    sides = {name: value for name, value in (("before", before), ("after", after)) if value is not _ABSENT}
+    return [{"path": path, **sides}]
+
+
+def _shown(change: dict[str, Any]) -> str:
+    if "before" not in change:
+        return f"+ {change['path']}: {_short(change['after'])}"
+    if "after" not in change:
+        return f"- {change['path']}: {_short(change['before'])}"
+    return f"~ {change['path']}: {_short(change['before'])} → {_short(change['after'])}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,72 @@
+"""`turn-journal list`: the turns of a store, once or live."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .invocation import FormatOption, RootOption, answering, root_of, short_key
+from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, out, renderable_of
+from .store import absolute, items
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@answering
+def list_turns(
+    root: RootOption = None,
+    goal: Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")] = None,
+    status: Annotated[str | None, typer.Option("--status", "-s", help="Only turns with this status.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay and show changes until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 1.0,
+    format: FormatOption = Format.table,
+) -> Report | None:
+    """The turns, and how far each got. Damaged ones are listed as damaged and stop nothing."""
+    where = absolute(root_of(root))
+    if watch:
+        if format is not Format.table or not out().is_terminal:
+            raise typer.BadParameter("It needs a terminal and the table format.", param_hint="--watch")
+        _watch(where, goal, status, interval)
+        return None
+    turns = _turns(where, goal, status)
+    return Report(turns, _blocks(turns))
+
+
+def _turns(root: str, goal: str | None, status: str | None) -> list[dict[str, Any]]:
+    return list(items("turn_journal.list", "turns", runtime_root=root, goal_id=goal, status=status))
+
+
+def _blocks(turns: Sequence[dict[str, Any]]) -> list[Block]:
+    if not turns:
+        return [Line("There are no such turns here.")]
+    rows = [
+        (
+            f"{turn['goal_id']}/{short_key(turn['turn_key'])}",
+            "damaged" if turn["damage"] else str(turn["status"]),
+            turn["damage"]["kind"] if turn["damage"] else _progress(turn["completed_phases"]),
+            (turn["updated_at"] or "")[:19].replace("T", " "),
+        )
+        for turn in turns
+    ]
+    return [Rows(("turn", "status", "completed", "updated"), rows, STATUS_STYLES)]
+
+
+def _progress(phases: Sequence[str] | None) -> str:
+    return f"{len(phases)}, last {phases[-1]}" if phases else "none"
+
+
+def _watch(root: str, goal: str | None, status: str | None, interval: float) -> None:
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=out(), auto_refresh=False) as live:
+        try:
+            while True:
+                blocks = _blocks(_turns(root, goal, status))
+                live.update(Group(*map(renderable_of, blocks)), refresh=True)
+                time.sleep(interval)
+        except KeyboardInterrupt:
+            return
