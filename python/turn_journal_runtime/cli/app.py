@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, history, listing, node, recovery, runs, turns, verification
+from . import demo, doctor, history, listing, node, recovery, runs, turns, verification
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -60,3 +60,4 @@ _node = typer.Typer(no_args_is_help=True, help="The Node that runs the core.")
 _node.command()(node.install)
 app.add_typer(_node, name="node", rich_help_panel="This machine")
 app.command(rich_help_panel="This machine")(doctor.doctor)
+app.command(rich_help_panel="This machine")(demo.demo)
