@@ -11,12 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from ..address import turn_journal_path
-from ..errors import JournalNotFoundError, RecordedToolError, TurnJournalError
+from ..errors import InvalidJournalError, JournalNotFoundError, RecordedToolError, TurnJournalError
 from ..flow import Ask, Call, Flow
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
+from ..json_values import encode
 from ..session_recovery import (
     Assessment,
     assessment_flow,
@@ -24,6 +23,7 @@ from ..session_recovery import (
     host_failure_flow,
     reconciliation_flow,
 )
+from ..settings import current
 from . import transitions
 from .core_calls import inspect_call, read_call, write_call
 from .host import FAILURE_REASONS, HostFailedError, HostRequest
@@ -227,18 +227,14 @@ class _Drive:
 
     def _check_result(self, result: Any) -> None:
         kind = result.get("result_kind") if isinstance(result, dict) else None
-        try:
-            encoded = orjson.dumps(result)
-        except TypeError:
-            encoded = None
-        named = isinstance(result, dict) and result.get("turn_key", self._plan.turn_key) == self._plan.turn_key
-        if not isinstance(kind, str) or not kind.strip() or encoded is None or not named:
+        named = isinstance(kind, str) and kind.strip() and result.get("turn_key", self._plan.turn_key)
+        if named != self._plan.turn_key:
             raise HostFailedError(kind="contract_rejected")
-        if len(encoded) > self._parts.max_result_bytes:
-            raise HostFailedError(
-                f"The host's result is larger than {self._parts.max_result_bytes} bytes: keep large results outside.",
-                kind="contract_rejected",
-            )
+        try:
+            # The result stands one level deep in the journal.
+            encode(result, self._parts.max_result_bytes, current().max_depth - 1)
+        except InvalidJournalError as error:
+            raise HostFailedError(kind="contract_rejected", details={"fault": error.kind}) from error
 
     def _host_failed(self, error: Exception) -> Flow[None]:
         kind, resumable = (error.kind, error.resumable) if isinstance(error, HostFailedError) else ("unknown", False)
