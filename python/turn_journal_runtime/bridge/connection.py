@@ -107,26 +107,27 @@ class Connection:
         call = BlockingCall()
         call.id = next(self._ids)
         try:
-            self.pending[call.id] = call
-            # Looked at when the call is registered: whoever sets it settles what is registered.
-            if self.lost is not None or self.closing:
-                return self.lost or closed()
-            self._outbox.append(with_id(call.id, request))
-            self.flush(call)
-            # Whoever gets the role reads for everybody.
-            if self.reading.setdefault(0, call) is call:
-                outcome = self._read_for(call, deadline)
-                if outcome is not None:
-                    return outcome
-                # The deadline has passed, or the process is gone; how it went is the pump's to find out.
-                self.reading.give_back(call)
-                self.pump.wake()
-            return call.outcome(deadline)
+            try:
+                self.pending[call.id] = call
+                # Looked at when the call is registered: whoever sets it settles what is registered.
+                if self.lost is not None or self.closing:
+                    return self.lost or closed()
+                self._outbox.append(with_id(call.id, request))
+                self.flush(call)
+                # Whoever gets the role reads for everybody.
+                if self.reading.setdefault(0, call) is call:
+                    outcome = self._read_for(call, deadline)
+                    if outcome is not None:
+                        return outcome
+                    # The deadline has passed, or the process is gone; how it went is the pump's to find out.
+                    self.reading.give_back(call)
+                    self.pump.wake()
+                return call.outcome(deadline)
+            finally:
+                self._leave(call)
         except BaseException:
-            self._leave(call)  # once more below: an interrupt may cut either short
+            self._leave(call)  # again: the interrupt may have come while it was left
             raise
-        finally:
-            self._leave(call)
 
     async def ask_async(self, request: bytes, deadline: float, loop: AbstractEventLoop) -> Outcome | None:
         """The same for a task of a running event loop."""
@@ -178,7 +179,7 @@ class Connection:
             if self.readable.poll(remaining * 1000 if remaining < LOOK_SECONDS else _LOOK_MILLISECONDS):
                 if not self.receive():
                     return None
-            elif self.child.exited():
+            elif self.deaf or self.child.exited():
                 return None
         return call.get()
 

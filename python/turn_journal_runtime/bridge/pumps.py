@@ -57,6 +57,8 @@ class PollPump:
             reads = connection.is_owed and connection.reading.take(self)
             writes = not connection.flush(self)
             events = self._wait(reads, writes)
+            if connection.child.stdin in events and not writes:
+                connection.deaf = True
             if stdout in events:
                 if connection.reading.take(self):
                     if not connection.receive():
@@ -73,13 +75,14 @@ class PollPump:
                 connection.reading.give_back(self)
 
     def _wait(self, reads: bool, writes: bool) -> set[int]:
-        """The descriptors with something to do; the end of the output is one also for a pump that does not read."""
-        child = self._connection.child
+        """The descriptors with something to do; that the other side has closed one is something in any case."""
+        connection = self._connection
+        child = connection.child
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(child.stdout, select.POLLIN if reads else 0)
-        if writes:
-            poll.register(child.stdin, select.POLLOUT)
+        if child.stdin >= 0 and not connection.deaf:
+            poll.register(child.stdin, select.POLLOUT if writes else 0)
         events = {descriptor for descriptor, _ in poll.poll(LOOK_SECONDS * 1000 if reads else None)}
         if self._bell in events:
             os.read(self._bell, 4096)

@@ -218,18 +218,23 @@ class Supervisor:
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()
 
 
+def supervisors() -> list[Supervisor]:
+    """Those that exist in this process."""
+    return list(_supervisors)
+
+
 def _let_go(runtimes: list[Runtime]) -> None:
     for runtime in runtimes:
         runtime.let_go()
 
 
 def _close_all() -> None:
-    for supervisor in list(_supervisors):
+    for supervisor in supervisors():
         supervisor.close()
 
 
 def _start_all_over() -> None:
-    for supervisor in list(_supervisors):
+    for supervisor in supervisors():
         supervisor._start_over()
 
 

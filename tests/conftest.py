@@ -1,0 +1,119 @@
+"""Guards over the whole suite: the environment is given back, and no process outlives the test that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+import psutil
+import pytest
+
+from turn_journal_runtime.bridge import default_client
+from turn_journal_runtime.bridge.supervisor import supervisors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What a child may take to end after its test: the core finishes what is in flight within 5 s.
+CHILD_SECONDS: Final = 8.0
+
+#: Python keeps these for the life of the process.
+_HELPERS: Final = {"multiprocessing.resource_tracker", "multiprocessing.forkserver"}
+_STARTS: Final = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"}
+
+
+class _Children:
+    """Looks at processes only in tests that start some: to look costs milliseconds, and most tests start none."""
+
+    def __init__(self) -> None:
+        self.before: set[int] | None = None
+        self.watching = False
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, _: object) -> None:
+        if event in _STARTS and self.watching and self.before is None:
+            self.before = _descendants()
+
+    def left(self) -> set[int]:
+        """What the test started, less the processes of clients that are still open: those are of wider fixtures."""
+        if self.before is None:
+            return set()
+        left = _descendants() - self.before - {one.pid for one in supervisors()}
+        return {pid for pid in left if _is_running(pid) and not _HELPERS.intersection(_command(pid))}
+
+
+_children = _Children()
+
+
+@pytest.fixture(autouse=True)
+def _no_child_outlives_its_test() -> Iterator[None]:
+    _children.before, _children.watching = None, True
+    yield
+    _children.watching = False
+    deadline = time.monotonic() + CHILD_SECONDS
+    while left := _children.left():
+        gc.collect()  # a client that nobody holds any more lets its process go
+        if time.monotonic() > deadline:
+            names = [" ".join(_command(pid))[:200] for pid in left]
+            for pid in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    psutil.Process(pid).kill()
+            pytest.fail(f"the test left processes behind: {names}")
+        time.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def _environment_is_given_back() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _default_client_is_closed() -> Iterator[None]:
+    yield
+    default_client().close()
+
+
+class Eventually(Protocol):
+    """Waits until a condition holds."""
+
+    def __call__(self, condition: Callable[[], object], seconds: float = 10.0) -> None: ...
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Waits until a condition holds, and fails the test when it does not in time."""
+
+    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {seconds:g} s")
+            time.sleep(0.01)
+
+    return wait
+
+
+def _descendants() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return " ".join(psutil.Process(pid).cmdline()).replace("(", " ").split()
+    except psutil.Error:
+        return []

@@ -1,0 +1,338 @@
+"""What the calling process may do: be interrupted, fork, spawn, end, be killed. The core never outlives it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.process.fakes import fake_core, is_alive, logged
+
+from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, default_async_client, default_client
+
+if TYPE_CHECKING:
+    from tests.conftest import Eventually
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
+
+ECHO = """
+serve({ "runtime.info": (request) => {
+  const { n, wait } = request.params
+  const reply = () => answer(request, { ...info, pid: n })
+  wait === undefined ? reply() : setTimeout(reply, wait)
+} })
+"""
+#: Never answers, and takes its time when its input ends, as the core does with calls in flight.
+HOLDS = 'serve({ "runtime.info": () => {}, end: () => setTimeout(() => process.exit(0), 4000) })'
+
+
+def python(program: str, *arguments: str, **options: object) -> subprocess.Popen[str]:
+    """Another interpreter that runs a program of this file."""
+    process: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        **options,  # type: ignore[call-overload]
+    )
+    return process
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 60.0) -> str:
+    """Waits for it, and shows what it said when it failed."""
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        out, err = process.communicate()
+        pytest.fail(f"it did not end:\n{out}\n{err}")
+    assert process.returncode == 0, f"{out}\n{err}"
+    return out
+
+
+# -- KeyboardInterrupt
+
+INTERRUPTED = """
+import random, signal, sys, threading
+from turn_journal_runtime.bridge import RuntimeClient
+
+core, rounds, others, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+chance = random.Random(seed)
+client = RuntimeClient(core=core)
+ask = lambda n: client.call("runtime.info", {"n": n}, timeout=20)["pid"]
+wrong, stop = [], threading.Event()
+ask(0)
+pid = client.pid
+
+def other(base):
+    n = base
+    while not stop.is_set():
+        n += 1
+        if ask(n) != n:
+            wrong.append(n)
+
+threads = [threading.Thread(target=other, args=(1_000_000 * (k + 1),)) for k in range(others)]
+for thread in threads:
+    thread.start()
+interrupts = 0
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for round in range(rounds):
+    try:
+        # Somewhere within the next calls, at a moment that nobody chose.
+        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00002, 0.002))
+        for n in range(10_000):
+            if ask(n) != n:
+                wrong.append(n)
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    if ask(round) != round:
+        wrong.append(round)
+stop.set()
+for thread in threads:
+    thread.join()
+(supervisor,) = client._link._made.values()
+connection = supervisor._connection
+assert interrupts == rounds, interrupts
+assert not wrong, wrong[:5]
+assert client.pid == pid, "the process was replaced"
+assert not connection.pending and not connection._outbox, (connection.pending, connection._outbox)
+client.close()
+print("usable")
+"""
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_keyboard_interrupt_at_any_moment_leaves_the_client_usable(others: int, tmp_path: Path) -> None:
+    seed = int(os.environ.get("TURN_JOURNAL_SEED", random.randrange(2**32)))
+    print(f"TURN_JOURNAL_SEED={seed}")
+    rounds = 20_000 if SOAK else 1_500 if others == 0 else 500
+    process = python(INTERRUPTED, fake_core(tmp_path, ECHO), str(rounds), str(others), str(seed))
+    assert finish(process, 3_000 if SOAK else 100).strip() == "usable"
+
+
+WAITS = """
+import signal, sys
+from turn_journal_runtime.bridge import RuntimeClient
+
+client = RuntimeClient(core=sys.argv[1])
+print("asks", flush=True)
+try:
+    client.call("runtime.info", {"n": 1, "wait": 30_000})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(client.call("runtime.info", {"n": 2})["pid"])
+client.close()
+"""
+
+
+def test_control_c_in_the_terminal_interrupts_the_call_and_not_the_core(tmp_path: Path, eventually: Eventually) -> None:
+    """The signal goes to the whole group, as from a terminal; the core is in its own."""
+    process = python(WAITS, fake_core(tmp_path, ECHO), start_new_session=True)
+    eventually(lambda: logged(tmp_path))
+    os.killpg(process.pid, signal.SIGINT)
+    assert finish(process).split() == ["asks", "interrupted", "2"]
+
+
+# -- fork, spawn, threads, pickle
+
+
+def test_after_a_fork_both_processes_have_a_core_of_their_own() -> None:
+    with RuntimeClient() as client:
+        client.info()
+        ours = client.pid
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                before = client.pid
+                theirs = client.info()["pid"]
+                alone = before is None and theirs == client.pid
+                client.close()
+                os.write(writer, f"{theirs} {alone}".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        said = b"".join(iter(lambda: os.read(reader, 100), b"")).decode().split()
+        os.close(reader)
+        os.waitpid(child, 0)
+        assert client.info()["pid"] == client.pid == ours
+        assert said != []
+        assert int(said[0]) != ours
+        assert said[1] == "True"
+        assert not is_alive(int(said[0]))
+
+
+def test_forks_in_the_middle_of_calls_of_other_threads_are_safe(tmp_path: Path) -> None:
+    with RuntimeClient(core=fake_core(tmp_path, ECHO)) as client:
+        stop = threading.Event()
+        wrong: list[int] = []
+
+        def caller() -> None:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                if client.call("runtime.info", {"n": n})["pid"] != n:
+                    wrong.append(n)
+
+        threads = [threading.Thread(target=caller) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        codes = []
+        for n in range(5):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    code = 0 if client.call("runtime.info", {"n": n}, timeout=20)["pid"] == n else 2
+                    client.close()
+                finally:
+                    os._exit(code)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert (codes, wrong) == ([0] * 5, [])
+
+
+def _inspect_in_worker(client: RuntimeClient) -> tuple[int, int]:
+    info = client.info()
+    client.close()
+    return os.getpid(), info["pid"]
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_workers_get_a_client_that_starts_its_own_core(method: str) -> None:
+    with RuntimeClient() as client:
+        client.info()
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            workers = pool.map(_inspect_in_worker, [client] * 2)
+            pool.close()
+            pool.join()
+        assert all(core != client.pid and worker != os.getpid() for worker, core in workers)
+
+
+def test_a_copy_of_a_client_keeps_its_options_and_the_default_stays_the_default() -> None:
+    client = RuntimeClient(node="/opt/node", core="/opt/core.mjs")
+    copy = pickle.loads(pickle.dumps(client))  # noqa: S301
+    assert (type(copy), copy._link.options, copy._link is client._link) == (RuntimeClient, client._link.options, False)
+    assert type(pickle.loads(pickle.dumps(AsyncRuntimeClient()))) is AsyncRuntimeClient  # noqa: S301
+    assert pickle.loads(pickle.dumps(default_client())) is default_client()  # noqa: S301
+    assert pickle.loads(pickle.dumps(default_async_client())) is default_async_client()  # noqa: S301
+
+
+# -- the end of the caller
+
+EXITS = {
+    "idle": """
+import sys
+from turn_journal_runtime.bridge import RuntimeClient
+client = RuntimeClient(core=sys.argv[1])
+client.info()
+""",
+    "threads in flight": """
+import sys, threading, time
+from turn_journal_runtime.bridge import RuntimeClient
+client = RuntimeClient(core=sys.argv[1])
+for _ in range(10):
+    threading.Thread(target=lambda: client.call("runtime.info", {}), daemon=True).start()
+time.sleep(0.5)
+""",
+    "tasks in flight": """
+import asyncio, sys
+from turn_journal_runtime.bridge import AsyncRuntimeClient
+async def main():
+    client = AsyncRuntimeClient(core=sys.argv[1])
+    tasks = [asyncio.create_task(client.call("runtime.info", {})) for _ in range(10)]
+    await asyncio.sleep(0.5)
+asyncio.run(main())
+""",
+    "an error": """
+import sys
+from turn_journal_runtime.bridge import RuntimeClient
+client = RuntimeClient(core=sys.argv[1])
+try:
+    client.call("runtime.info", {}, timeout=0.5)
+except Exception:
+    pass
+sys.exit(0)
+""",
+}
+
+
+@pytest.mark.parametrize("how", EXITS)
+def test_the_interpreter_ends_and_its_core_with_it(how: str, tmp_path: Path) -> None:
+    program = "log(`pid ${process.pid}`)\n" + ("serve()" if how == "idle" else 'serve({ "runtime.info": () => {} })')
+    process = python(EXITS[how], fake_core(tmp_path, program))
+    finish(process, 20)
+    assert not is_alive(_logged_pid(tmp_path))
+
+
+IN_FLIGHT = """
+import os, sys, threading, time
+from turn_journal_runtime.bridge import RuntimeClient
+
+client = RuntimeClient(core=sys.argv[1] or None)
+for _ in range(100):
+    threading.Thread(target=lambda: client.call("runtime.info", {}), daemon=True).start()
+while client.pid is None:
+    time.sleep(0.01)
+if sys.argv[2] == "forks" and os.fork() == 0:
+    # Holds what it was born with, and not the ends of the pipes.
+    time.sleep(30)
+    os._exit(0)
+print(client.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("forks", ["", "forks"])
+def test_a_killed_parent_with_a_hundred_calls_in_flight_leaves_no_core(
+    forks: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    process = python(IN_FLIGHT, fake_core(tmp_path, HOLDS), forks, start_new_session=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    eventually(lambda: logged(tmp_path).count("runtime.info") == 100)
+    try:
+        process.kill()
+        process.wait()
+        eventually(lambda: not is_alive(pid), seconds=6.0)
+    finally:
+        if forks:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_the_real_core_goes_with_a_killed_parent(eventually: Eventually) -> None:
+    program = IN_FLIGHT.replace(
+        'lambda: client.call("runtime.info", {})', "lambda: [client.call('runtime.info', {}) for _ in iter(int, 1)]"
+    )
+    process = python(program, "", "")
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    eventually(lambda: not is_alive(pid), seconds=6.0)
+
+
+def _logged_pid(folder: Path) -> int:
+    (line,) = [line for line in logged(folder) if line.startswith("pid ")]
+    return int(line.removeprefix("pid "))
