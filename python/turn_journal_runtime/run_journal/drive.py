@@ -156,11 +156,12 @@ def claim(
     task: str,
     metadata: Mapping[str, Any] | None,
     max_resumes: int,
+    take_over: bool = False,
 ) -> Drive:
     """Takes a run for one driver, or its record alone when it has ended. What was resumed is counted before it starts.
 
     Raises:
-        TurnBusyError: A living driver has it.
+        TurnBusyError: A living driver has it, and it is not to be taken over.
         ResumeBudgetExhaustedError: It was resumed `max_resumes` times.
     """
     row = journal._run_row(run_id, agent, task, None, metadata)
@@ -169,7 +170,8 @@ def claim(
         run = cursor.execute("SELECT status, checkpoint_id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         if run is not None and run[0] != RUNNING:
             return _found(journal, cursor, run_id, None, 0, True, run[1])
-        journal._ownership.refuse_driven(cursor, run_id)
+        if not take_over:
+            journal._ownership.refuse_driven(cursor, run_id)
         before = cursor.execute(
             "SELECT fence, resumes, suspended FROM run_drives WHERE run_id = ?", (run_id,)
         ).fetchone()

@@ -36,12 +36,21 @@ class Driving:
         task: str = "",
         metadata: Mapping[str, Any] | None = None,
         max_resumes: int = 20,
+        take_over: bool = False,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self._journal = journal
         self._run_id = run_id
         self._claim = partial(
-            claim, journal, self, run_id, agent=agent, task=task, metadata=metadata, max_resumes=max_resumes
+            claim,
+            journal,
+            self,
+            run_id,
+            agent=agent,
+            task=task,
+            metadata=metadata,
+            max_resumes=max_resumes,
+            take_over=take_over,
         )
         self._checkpoints = checkpoints
         self._drive: Drive | None = None

@@ -30,6 +30,7 @@ class DurableRun(DurableSteps):
         task: What it is for.
         metadata: A JSON object of the caller's.
         max_resumes: How often the run may be resumed; each resume is counted before it starts.
+        take_over: Take the run also from a driver that is alive; what that one records afterwards is refused.
         checkpoints: Snapshots of the workspace: taken with every tool's result, restored before a resume replays.
 
     Raises, from its first step or on entering:
