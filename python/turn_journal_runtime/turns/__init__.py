@@ -4,7 +4,8 @@ from .host import HostAdapter, HostFailedError, HostRequest
 from .outcome import Owed, TurnRecoveryBlockedError, TurnResult
 from .parts import Refusal
 from .providers import Provider
-from .turn import acknowledge_turn, run_turn
+from .recovery import RecoverableTurn
+from .turn import acknowledge_turn, recoverable_turns, run_turn
 
 __all__ = [
     "HostAdapter",
@@ -12,9 +13,11 @@ __all__ = [
     "HostRequest",
     "Owed",
     "Provider",
+    "RecoverableTurn",
     "Refusal",
     "TurnRecoveryBlockedError",
     "TurnResult",
     "acknowledge_turn",
+    "recoverable_turns",
     "run_turn",
 ]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .host import HostAdapter
     from .outcome import TurnResult
     from .providers import Provider
+from .recovery import RecoverableTurn, recoverable_flow
 
-__all__ = ["acknowledge_turn", "run_turn"]
+__all__ = ["acknowledge_turn", "recoverable_turns", "run_turn"]
 
 
 async def run_turn(
@@ -84,4 +85,18 @@ async def acknowledge_turn(
 ) -> TurnResult:
     """Commits a turn that waits for its scheduler; see `turn_journal_runtime`."""
     flow = acknowledge_flow(runtime_root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return await run_async(flow, client or default_async_client(), timeout)
+
+
+async def recoverable_turns(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    retry_failed: bool = True,
+    now: float | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> list[RecoverableTurn]:
+    """The turns that stopped and may go on now; see `turn_journal_runtime`."""
+    flow = recoverable_flow(runtime_root, goal_id=goal_id, retry_failed=retry_failed, now=now)
     return await run_async(flow, client or default_async_client(), timeout)

@@ -360,7 +360,14 @@ class _Drive:
             self._runs = self._own_runs = RunJournal(file)
         anew = transitions.host_run(self._journal)
         run_id = self._plan.turn_key if anew == 0 else f"{self._plan.turn_key}.{anew}"
-        return form(self._runs, run_id, agent=self._plan.agent_id, task=self._plan.todo_id, max_resumes=sys.maxsize)
+        return form(
+            self._runs,
+            run_id,
+            agent=self._plan.agent_id,
+            task=self._plan.todo_id,
+            max_resumes=sys.maxsize,
+            take_over=self._parts.take_over,
+        )
 
     def _sessions(self) -> TurnSessions:
         return TurnSessions(self._root, self._plan, self._planned_session())

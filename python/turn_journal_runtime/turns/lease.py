@@ -96,9 +96,32 @@ def acquire_lease(journal_path: Path, *, take_over: bool = False) -> TurnLease:
         ) from error
 
 
-def read_holder(journal_path: Path) -> LeaseHolder | None:
-    """Who drove the turn last; None when nobody did. Whether it still does is not said."""
-    return _read(Path(f"{journal_path.with_suffix('')}.lease"))
+def is_driven(journal_path: Path) -> bool:
+    """Whether somebody drives the turn at the moment."""
+    from filelock import ReadWriteLock, Timeout
+
+    stem = journal_path.with_suffix("")
+    last = _read(Path(f"{stem}.lease"))
+    if last is None or not _lock_file(stem, last.number).exists():
+        return False
+    turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+    try:
+        # Under the turn's lock, so that a driver which comes just now does not take this look for a holder.
+        with turn.write_lock(timeout=_PATIENCE_SECONDS):
+            last = _read(Path(f"{stem}.lease"))
+            file = None if last is None else _lock_file(stem, last.number)
+            if file is None or not file.exists():
+                return False
+            lock = ReadWriteLock(file, is_singleton=False)
+            try:
+                lock.acquire_write(blocking=False)
+            finally:
+                lock.close()
+    except Timeout:
+        return True
+    finally:
+        turn.close()
+    return False
 
 
 def _take(stem: Path, record: Path, *, take_over: bool) -> TurnLease:

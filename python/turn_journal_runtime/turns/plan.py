@@ -58,7 +58,7 @@ def plan_turn(
         goal_id: The goal.
         agent_id: The agent that does the turn.
         todo_id: The work of the turn.
-        turn_instance_id: Tells several turns for the same todo apart; without it there is one.
+        turn_instance_id: Tells several turns for the same todo apart; without it there is one, named by its key.
         session: How the host's session is planned, `{action: "start_new" | "resume", id?, context_policy?}`; it is no
             part of the turn's identity.
 
@@ -68,12 +68,14 @@ def plan_turn(
     Specified in turn-journal.md, section 2, and session-recovery.md, section 3.
     """
     names = {"goal_id": goal_id, "agent_id": agent_id, "todo_id": todo_id}
-    if turn_instance_id is not None:
-        names["turn_instance_id"] = turn_instance_id
     for field, value in names.items():
-        _check_identity(field, value, may_have_colons=turn_instance_id is None)
-    identity = {"schema_version": _IDENTITY_SCHEMA, **names}
-    turn_key = f"sha256:{hashlib.sha256(rfc8785.dumps(identity)).hexdigest()}"
+        _check_identity(field, value)
+    turn_key = _key_of(names)
+    if turn_instance_id is not None and turn_instance_id != turn_key:
+        names["turn_instance_id"] = turn_instance_id
+        for field, value in names.items():
+            _check_identity(field, value, may_have_colons=False)
+        turn_key = _key_of(names)
     instance = turn_instance_id or turn_key
     effect_id = f"{goal_id}:{agent_id}:{todo_id}:{instance}"
     settlement = {
@@ -102,7 +104,12 @@ def plan_turn(
     return TurnPlan(goal_id, agent_id, todo_id, turn_key, effect_id, document)
 
 
-def _check_identity(field: str, value: Any, *, may_have_colons: bool) -> None:
+def _key_of(names: Mapping[str, str]) -> str:
+    identity = {"schema_version": _IDENTITY_SCHEMA, **names}
+    return f"sha256:{hashlib.sha256(rfc8785.dumps(identity)).hexdigest()}"
+
+
+def _check_identity(field: str, value: Any, *, may_have_colons: bool = True) -> None:
     problem = None
     if not isinstance(value, str) or not value or value != value.strip():
         problem = "is a text that is not empty and has no white space around it"

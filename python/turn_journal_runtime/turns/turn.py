@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .host import HostAdapter
     from .outcome import TurnResult
     from .providers import Provider
+from .recovery import RecoverableTurn, recoverable_flow
 
 
 def run_turn(
@@ -134,4 +135,32 @@ def acknowledge_turn(
     Specified in session-recovery.md, section 3.
     """
     flow = acknowledge_flow(runtime_root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return run(flow, client or default_client(), timeout)
+
+
+def recoverable_turns(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    retry_failed: bool = True,
+    now: float | None = None,
+    client: RuntimeClient | None = None,
+    timeout: float | None = None,
+) -> list[RecoverableTurn]:
+    """The turns that stopped and may go on now: open ones without a driver, failed ones whose back-off has passed.
+
+    Args:
+        runtime_root: The folder that holds all turns.
+        goal_id: Only the turns of this goal.
+        retry_failed: Whether failed turns are listed.
+        now: The time to compare back-offs with, in seconds since the epoch; the clock's when None.
+        client: The runtime to ask; the default one when None.
+        timeout: Seconds to wait for each answer of the core; the setting's default when None.
+
+    Returns:
+        The turns, with the `names` to give to `run_turn`. One that cannot be read has `damage`, and stops no other.
+
+    Specified in session-recovery.md, section 3, and turn-journal.md, section 8.
+    """
+    flow = recoverable_flow(runtime_root, goal_id=goal_id, retry_failed=retry_failed, now=now)
     return run(flow, client or default_client(), timeout)

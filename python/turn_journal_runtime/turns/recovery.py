@@ -1,0 +1,148 @@
+"""Which turns stopped and may go on now: session-recovery.md, section 3, and turn-journal.md, sections 5 and 8."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..address import turn_journal_path
+from ..errors import TurnJournalError
+from ..flow import Ask, Call, Flow
+from ..journal_flows import BINDING_CHECK_UNAVAILABLE
+from .core_calls import inspect_call, read_call
+from .lease import is_driven
+from .outcome import retry_due
+
+if TYPE_CHECKING:
+    from ..documents import Inspection
+
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoverableTurn:
+    """A turn that stopped and may go on, or one that cannot be read.
+
+    Args:
+        goal_id: Its goal.
+        turn_key: Its key.
+        agent_id: Its owner.
+        todo_id: Its work.
+        turn_instance_id: Which of several turns for that work it is; None when there is one.
+        status: `in_progress`, `scheduler_action_required` or `failed`.
+        resume_from: The phase that it goes on from.
+        reason: The reason of the core's decision; `binding_check_unavailable` when it depends on the host's session.
+        due_at: Since when it may go on, in seconds since the epoch, where a back-off had to pass.
+        damage: What is wrong with its files; nothing else is known of it then.
+    """
+
+    goal_id: str
+    turn_key: str
+    agent_id: str | None = None
+    todo_id: str | None = None
+    turn_instance_id: str | None = None
+    status: str | None = None
+    resume_from: str | None = None
+    reason: str | None = None
+    due_at: float | None = None
+    damage: str | None = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The names to give to `run_turn`; pass `retry_failed=True` for one that is `failed`."""
+        return {
+            "goal_id": self.goal_id,
+            "agent_id": self.agent_id,
+            "todo_id": self.todo_id,
+            "turn_instance_id": self.turn_instance_id,
+        }
+
+
+def recoverable_flow(
+    runtime_root: str | os.PathLike[str], *, goal_id: str | None, retry_failed: bool, now: float | None
+) -> Flow[list[RecoverableTurn]]:
+    """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other."""
+    root = Path(os.path.abspath(runtime_root))
+    moment = time.time() if now is None else now
+    places = {"runtime_root": str(root), "goal_id": goal_id}
+    found: list[RecoverableTurn] = []
+    stopped = yield from _pages("turn_journal.recoverable", {**places, "retry_failed": False})
+    failed = (yield from _pages("turn_journal.list", {**places, "status": "failed"})) if retry_failed else []
+    seen: set[tuple[str, str]] = set()
+    for listed in (*stopped, *failed):
+        address = (listed["goal_id"], listed["turn_key"])
+        if address in seen:
+            continue
+        seen.add(address)
+        if listed["damage"] is not None:
+            found.append(_damaged(*address, listed["damage"]["message"]))
+            continue
+        try:
+            turn = yield from _look_at(root, *address, _seconds(listed.get("updated_at")), retry_failed)
+        except TurnJournalError as error:
+            found.append(_damaged(*address, error.message))
+            continue
+        if turn is not None and (turn.due_at is None or turn.due_at <= moment):
+            found.append(turn)
+    return found
+
+
+def _look_at(
+    root: Path, goal_id: str, turn_key: str, updated_at: float | None, retry_failed: bool
+) -> Flow[RecoverableTurn | None]:
+    """A turn as it stands now; None when it may not go on, or somebody drives it."""
+    path = turn_journal_path(root, goal_id=goal_id, turn_key=turn_key)
+    stored = yield read_call(path)
+    journal = stored["journal"]
+    identity = _at(journal, "plan", "transaction", "settlement_plan", "identity")
+    agent_id, todo_id = identity.get("agent_id"), identity.get("todo_id")
+    if not isinstance(agent_id, str) or not isinstance(todo_id, str):
+        return None  # a plain turn, or one of a replan: its own program drives it
+    inspection: Inspection = yield inspect_call(journal, goal_id, agent_id, turn_key, retry_failed)
+    decision = inspection["recovery_decision"]
+    if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
+        return None
+    if (yield Ask(is_driven, (path,))):
+        return None
+    instance = identity.get("turn_instance_id")
+    return RecoverableTurn(
+        goal_id=goal_id,
+        turn_key=turn_key,
+        agent_id=agent_id,
+        todo_id=todo_id,
+        turn_instance_id=instance if instance != turn_key else None,
+        status=journal["status"],
+        resume_from=decision["resume_from"],
+        reason=decision["reason"],
+        due_at=retry_due(journal, updated_at),
+    )
+
+
+def _pages(method: str, params: dict[str, Any]) -> Flow[list[dict[str, Any]]]:
+    turns: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        page = yield Call(method, {**params, "after": after, "limit": _PAGE})
+        turns.extend(page["turns"])
+        after = page["next"]
+        if after is None:
+            return turns
+
+
+def _damaged(goal_id: str, turn_key: str, message: str) -> RecoverableTurn:
+    return RecoverableTurn(goal_id=goal_id, turn_key=turn_key, damage=message)
+
+
+def _at(value: Any, *keys: str) -> Mapping[str, Any]:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _seconds(moment: Any) -> float | None:
+    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
