@@ -55,8 +55,10 @@ export interface Commit {
   /** The lines to append; the last one's journal is the snapshot. */
   readonly lines: ReadonlyArray<{ readonly text: string; readonly link: Link }>
   readonly snapshot: string
-  /** Whether what is cut is kept beside the history. */
-  readonly setAside?: boolean
+  /** When the turn was written last; now, unless it is given. */
+  readonly updatedAt?: number
+  /** Set when what is cut is to be kept beside the history, under this name. */
+  readonly setAside?: string
 }
 
 /** What a decision comes to: an answer, and a commit where something is to change. */
@@ -77,6 +79,12 @@ export interface Piece {
 /** Takes one line; false: no more are wanted. */
 export type Visit = (piece: Piece) => boolean
 
+export interface Scanned {
+  readonly snapshot: Snapshot | null
+  /** Whether there is a history, be it empty. */
+  readonly history: boolean
+}
+
 export class Driver extends Context.Service<
   Driver,
   {
@@ -86,8 +94,11 @@ export class Driver extends Context.Service<
     /** The journal and the end of its history, of one moment. */
     readonly load: (place: Place) => Effect.Effect<Encoded, StoreError>
 
-    /** The journal, and its history line by line, of one moment. */
-    readonly scan: (place: Place, visit: Visit) => Effect.Effect<Snapshot | null, StoreError>
+    /**
+     * The journal, and its history line by line: of one moment, or, at a glance, without waiting for a writer, who may
+     * come in between.
+     */
+    readonly scan: (place: Place, visit: Visit, mode: "settled" | "glance") => Effect.Effect<Scanned, StoreError>
 
     /**
      * Decides on what stands and commits the decision, as one: nothing else is committed in between. `decide` is pure

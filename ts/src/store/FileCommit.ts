@@ -2,7 +2,7 @@
  * Writes a commit to a turn's files, so that whatever cuts it off leaves the old journal or the new one. The order of
  * the steps and what each sync is for: docs/store.md. The caller holds the turn's exclusive lock.
  */
-import { constants, lstatSync, openSync, readSync } from "node:fs"
+import { constants, futimesSync, lstatSync, openSync, readSync } from "node:fs"
 import { dirname } from "node:path"
 import * as Effect from "effect/Effect"
 import { StoreFailure } from "../contract/Errors.ts"
@@ -69,7 +69,7 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
     const history = work.keep(found ?? disk.open("history.open", files.history, NEW_FILE))
     const start = after?.revision ?? 0
     const end = after === null ? 0 : start + 1
-    if (setAside === true) work.alsoSync(copyAside(work, files, history, end))
+    if (setAside !== undefined) work.alsoSync(copyAside(work, `${files.history}.${setAside}`, history, end))
     work.undo(() => (found === null ? disk.remove("rollback", files.history) : disk.truncate("rollback", history, end)))
     disk.write("history.write", history, bytes, start)
     disk.truncate("history.truncate", history, start + bytes.length)
@@ -83,8 +83,8 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
     return history
   }
 
-  const copyAside = (work: Work, files: Files, history: number, from: number): number => {
-    const aside = draft(work, "aside.write", `${files.history}.cut-${from}`)
+  const copyAside = (work: Work, path: string, history: number, from: number): number => {
+    const aside = draft(work, "aside.create", path)
     const chunk = Buffer.allocUnsafe(1024 * 1024)
     for (let at = from; ; ) {
       const length = readSync(history, chunk, 0, chunk.length, at)
@@ -97,7 +97,10 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
   /** Not synced: where a seal is lost, it is looked up whether the snapshot appeared. */
   const seal = (files: Files, history: number, { after, lines }: Commit, length: number): void => {
     const last = lines.at(-1)
-    if (last === undefined) return
+    if (last === undefined) {
+      histories.forget(files.history)
+      return
+    }
     const position: Position = {
       ...last.link,
       revision: (after?.revision ?? 0) + length - 1,
@@ -122,6 +125,7 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
           disk.remove("leftover.remove", files.historyDraft)
           const snapshot = draft(work, "snapshot.create", files.snapshotDraft)
           disk.write("snapshot.write", snapshot, Buffer.from(commit.snapshot), 0)
+          if (commit.updatedAt !== undefined) futimesSync(snapshot, commit.updatedAt / 1000, commit.updatedAt / 1000)
           const history = adopting ? adopt(work, files, bytes) : append(work, files, commit, bytes)
           const names = undurableNames(files.folder)
           const parents = names.map(({ path }) => openFolder(work, dirname(path)))

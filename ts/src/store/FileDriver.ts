@@ -1,5 +1,5 @@
 /** Turns in files that other programs read: runtime.md section 6. */
-import { closeSync, lstatSync, readdirSync } from "node:fs"
+import { closeSync, type Dirent, lstatSync, readdirSync } from "node:fs"
 import { dirname, join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -7,7 +7,7 @@ import type * as Result from "effect/Result"
 import type { JournalConflict } from "../contract/Errors.ts"
 import { isGoalId, turnKeyOfName } from "../journal/Address.ts"
 import { type Disk, exists, nodeDisk } from "./Disk.ts"
-import { Driver, type Encoded, type HistoryEnd, type Snapshot, type Step, type Visit } from "./Driver.ts"
+import { Driver, type Encoded, type HistoryEnd, type Scanned, type Snapshot, type Step } from "./Driver.ts"
 import { attempt, isErrno, type StoreError, unsafe } from "./Failure.ts"
 import * as FileCommit from "./FileCommit.ts"
 import { eachPiece, makeHistoryCache } from "./HistoryFile.ts"
@@ -89,12 +89,12 @@ const make = (
 
   const load: Driver["Service"]["load"] = (place) => underSharedLock(place, NOTHING, loadLocked(place))
 
-  const scan = (place: Place, visit: Visit): Effect.Effect<Snapshot | null, StoreError> => {
-    const read = readBoth<void>(place, undefined, (_, fd) => eachPiece(fd, 0, visit))
-    return underSharedLock(
-      place,
-      null,
-      Effect.map(read, ({ snapshot }) => snapshot)
+  const scan: Driver["Service"]["scan"] = (place, visit, mode) => {
+    const read = readBoth(place, false, (_, fd) => Effect.as(eachPiece(fd, 0, visit), true))
+    if (mode === "settled") return underSharedLock(place, NOTHING_SCANNED, read)
+    return Effect.flatMap(
+      attempt("read the turn", place.path, () => folderStands(place)),
+      (stands) => (stands ? read : Effect.succeed(NOTHING_SCANNED))
     )
   }
 
@@ -148,13 +148,20 @@ const make = (
     load,
     scan,
     transact,
-    goals: (root) => attempt("list the goals", root, () => namesIn(root, ["goals"]).filter(isGoalId)),
+    goals: (root) =>
+      attempt("list the goals", root, () =>
+        entriesIn(root, ["goals"])
+          .filter((entry) => !entry.isFile() && isGoalId(entry.name))
+          .map(({ name }) => name)
+          .sort()
+      ),
     turns: (root, goalId) =>
       attempt("list the turns", root, () =>
-        namesIn(root, ["goals", goalId, "turns"])
-          .filter((name) => name.endsWith(SUFFIX))
-          .map((name) => turnKeyOfName(name.slice(0, -SUFFIX.length)))
+        entriesIn(root, ["goals", goalId, "turns"])
+          .filter(({ name }) => name.endsWith(SUFFIX))
+          .map(({ name }) => turnKeyOfName(name.slice(0, -SUFFIX.length)))
           .filter((key) => key !== null)
+          .sort()
       ),
     glance: (place) =>
       attempt("read the journal", place.path, () => (folderStands(place) ? readSnapshot(place.path) : null))
@@ -163,12 +170,13 @@ const make = (
 
 const SUFFIX = ".json"
 const NOTHING: Encoded = { snapshot: null, history: null }
+const NOTHING_SCANNED: Scanned = { snapshot: null, history: false }
 
-const namesIn = (root: string, segments: ReadonlyArray<string>): ReadonlyArray<string> => {
+const entriesIn = (root: string, segments: ReadonlyArray<string>): ReadonlyArray<Dirent> => {
   const folder = join(root, ...segments)
   refuseLinks(root, folder)
   const stat = lstatSync(folder, { throwIfNoEntry: false })
   if (stat === undefined) return []
   if (!stat.isDirectory()) throw unsafe(folder, "it is not a folder")
-  return readdirSync(folder).sort()
+  return readdirSync(folder, { withFileTypes: true })
 }

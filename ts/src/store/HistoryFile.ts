@@ -2,11 +2,10 @@
 import { isUtf8 } from "node:buffer"
 import { fstatSync, readSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import * as Result from "effect/Result"
 import { MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import type { TurnAddress } from "../journal/Address.ts"
-import type { Damage, HistoryEnd, Piece, Position, Visit } from "./Driver.ts"
-import { linkOf, readLine } from "./History.ts"
+import * as Chain from "./Chain.ts"
+import type { HistoryEnd, Piece, Position, Visit } from "./Driver.ts"
 import { Recent } from "./Recent.ts"
 import { type Stamp, sameStamp } from "./SafeFile.ts"
 
@@ -77,47 +76,10 @@ const endOfLine = (bytes: Buffer, from: number): number => {
   return carriage < 0 ? feed : from + carriage
 }
 
-export const UNREAD: HistoryEnd = { sealed: null, open: [], torn: false, damage: null }
-
 /** Follows the chain from where it was followed before, to its end. */
-export const follow = (fd: number, turn: TurnAddress | null, before: HistoryEnd): Effect.Effect<HistoryEnd> => {
-  const finder = makeFinder(turn, before.sealed)
-  const from = before.sealed === null ? 0 : before.sealed.revision + 1
-  return Effect.map(eachPiece(fd, from, finder.visit), finder.found)
-}
-
-const makeFinder = (turn: TurnAddress | null, before: Position | null) => {
-  let sealed = before
-  let torn = false
-  let damage: Damage | null = null
-  const open: Array<Position> = []
-
-  const damaged = (fault: Damage["fault"]): false => {
-    damage = { fault, line: (sealed?.line ?? 0) + 1, revision: sealed === null ? 0 : sealed.revision + 1 }
-    return false
-  }
-  const left = (): false => {
-    torn = true
-    return false
-  }
-
-  const visit = ({ text, end, revision }: Piece): boolean => {
-    if (end === "") return left()
-    const previous = open.at(-1) ?? sealed
-    const read = readLine(text, previous, turn, null)
-    // Behind the last seal a writer may have been cut off; before it, nothing explains a line that is not whole.
-    if (Result.isFailure(read)) return open.length > 0 || end === "\r" ? left() : damaged(read.failure)
-    const position = { ...linkOf(read.success), revision, line: (previous?.line ?? 0) + 1 }
-    if (end === "\r") {
-      open.push(position)
-      return true
-    }
-    // A line is sealed at the latest by the write of the next one.
-    if (open.length > 0) return damaged("line_damaged")
-    sealed = position
-    return true
-  }
-  return { visit, found: (): HistoryEnd => ({ sealed, open, torn, damage }) }
+const followOn = (fd: number, turn: TurnAddress | null, from: Position | null): Effect.Effect<HistoryEnd> => {
+  const chain = Chain.follow(turn, { from })
+  return Effect.map(eachPiece(fd, from === null ? 0 : from.revision + 1, chain.visit), chain.end)
 }
 
 /** What is known of history files, as long as they are as they were. */
@@ -137,7 +99,7 @@ export const makeHistoryCache = (capacity: number): HistoryCache => {
       const before = known.get(path)
       if (before !== undefined && sameStamp(before.stamp, stamp)) return Effect.succeed(before.end)
       const grown = before !== undefined && before.stamp.ino === stamp.ino && mayHaveGrown(before.end, stamp.size)
-      return Effect.map(follow(fd, turn, grown ? before.end : UNREAD), (end) => {
+      return Effect.map(followOn(fd, turn, grown ? before.end.sealed : null), (end) => {
         known.set(path, { stamp, end })
         return end
       })

@@ -6,19 +6,25 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import { type CoreError, InvalidJournal, type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
+import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
 import type { Inspection } from "../contract/Inspection.ts"
 import { check, type JsonValue, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import type { ReadResult, WriteResult } from "../contract/Messages.ts"
 import type { RecoveryCheck } from "../contract/Recovery.ts"
+import { DEFAULT_PAGE, type HistoryResult, MAX_PAGE, type RepairResult } from "../contract/Store.ts"
 import { type Admission, admit, expectEffect } from "../journal/Admission.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { decideTransition } from "../journal/Transition.ts"
-import { Driver, type Encoded, type Snapshot, type Step } from "./Driver.ts"
+import { Driver, type Snapshot, type Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
-import { journalIsGone, makeReader, positionOf, type Standing, snapshotText, standing } from "./Stored.ts"
-import { journalAt } from "./Transitions.ts"
+import * as Prune from "./Prune.ts"
+import * as Queries from "./Queries.ts"
+import { type RepairRequest, repair } from "./Repair.ts"
+import { makeReader, positionOf, present, type Standing, snapshotText, standing } from "./Stored.ts"
+import { historyOf, journalAt } from "./Transitions.ts"
+import * as Verify from "./Verify.ts"
+import * as Walk from "./Walk.ts"
 
 export interface WriteRequest {
   readonly path: string
@@ -34,6 +40,13 @@ export interface ReadRequest {
   readonly path: string
   /** The number of a transition: the journal as it was then. */
   readonly at?: number | null | undefined
+}
+
+export interface HistoryRequest {
+  readonly path: string
+  /** The number of the last transition that is known already. */
+  readonly after?: number | null | undefined
+  readonly limit?: number | null | undefined
 }
 
 export interface InspectRequest {
@@ -58,7 +71,11 @@ export class JournalStore extends Context.Service<
     readonly write: (request: WriteRequest) => Effect.Effect<WriteResult, CoreError>
     readonly read: (request: ReadRequest) => Effect.Effect<ReadResult, CoreError>
     readonly inspectStored: (request: InspectRequest) => Effect.Effect<Inspection, CoreError>
-  }
+    readonly history: (request: HistoryRequest) => Effect.Effect<HistoryResult, CoreError>
+    readonly repair: (request: RepairRequest) => Effect.Effect<RepairResult, CoreError>
+  } & Queries.Queries &
+    Verify.Verification &
+    Prune.Pruning
 >()("turn-journal-core/store/JournalStore") {
   /** Over any driver. The key is `TURN_JOURNAL_SIGNING_KEY` of the environment unless one is given. */
   static readonly layer = (options: StoreOptions = {}): Layer.Layer<JournalStore, Config.ConfigError, Driver> =>
@@ -165,7 +182,22 @@ const make = (driver: Driver["Service"], key: SigningKey | null, journalBytes: n
       )
     )
 
-  return JournalStore.of({ write, read, inspectStored })
+  const history: JournalStore["Service"]["history"] = Effect.fnUntraced(function* ({ path, after, limit }) {
+    const place = yield* Effect.fromResult(Place.ofPath(path))
+    return yield* historyOf(driver, readDocument, place, after ?? 0, Math.min(limit ?? DEFAULT_PAGE, MAX_PAGE))
+  })
+
+  const walks = Walk.make(driver)
+  return JournalStore.of({
+    write,
+    read,
+    inspectStored,
+    history,
+    ...Queries.make(driver, walks),
+    ...Verify.make(driver, walks, key),
+    ...Prune.make(driver, walks, readDocument, key),
+    repair: (request) => repair(driver, key, request)
+  })
 }
 
 const answerOf = ({ effectId, operationId }: Admission, transition: "append" | "replay"): WriteResult => ({
@@ -189,16 +221,3 @@ const refuseUnstorable = (journal: JsonValue): Effect.Effect<void, InvalidJourna
         })
       )
 }
-
-/** The journal, or why there is none. */
-const present = ({ snapshot, history }: Encoded): Result.Result<Snapshot, JournalNotFound | JournalCorrupt> => {
-  if (snapshot !== null) return Result.succeed(snapshot)
-  return Result.fail(
-    history !== null && history.sealed !== null ? journalIsGone() : new JournalNotFound({ ...NOT_FOUND, details: {} })
-  )
-}
-
-const NOT_FOUND = {
-  kind: "journal_not_found",
-  message: "No journal is stored at that address: write its first one, or check the root, the goal and the key."
-} as const

@@ -2,10 +2,9 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Result from "effect/Result"
 import type { TurnAddress } from "../journal/Address.ts"
-import { Driver, type Encoded, type HistoryEnd, type Snapshot } from "./Driver.ts"
-import { type Link, linkOf, readLine } from "./History.ts"
+import * as Chain from "./Chain.ts"
+import { Driver, type Encoded, type HistoryEnd, type Piece, type Snapshot } from "./Driver.ts"
 import type { Place } from "./Place.ts"
 
 interface Turn {
@@ -28,11 +27,11 @@ const make = (turns: Map<string, Turn>): Driver["Service"] => {
     snapshot: (place) => Effect.sync(() => snapshotOf(place)),
     glance: (place) => Effect.sync(() => snapshotOf(place)),
     load: (place) => Effect.sync(() => load(place)),
-    scan: (place, visit) =>
+    scan: (place, visit, _mode) =>
       Effect.sync(() => {
         const lines = turns.get(place.path)?.lines ?? []
-        lines.every((text, revision) => visit({ text, end: "\n", revision }))
-        return snapshotOf(place)
+        piecesOf(lines).every(visit)
+        return { snapshot: snapshotOf(place), history: lines.length > 0 }
       }),
     // Nobody else has this memory, so nobody can have taken a lease over.
     transact: (place, decide) =>
@@ -42,7 +41,8 @@ const make = (turns: Map<string, Turn>): Driver["Service"] => {
         if (commit !== null) {
           const before = turns.get(place.path)?.lines.slice(0, commit.after?.line ?? 0) ?? []
           const lines = [...before, ...commit.lines.map(({ text }) => text)]
-          turns.set(place.path, { place, snapshot: { bytes: Buffer.from(commit.snapshot), updatedAt }, lines })
+          const snapshot = { bytes: Buffer.from(commit.snapshot), updatedAt: commit.updatedAt ?? updatedAt }
+          turns.set(place.path, { place, snapshot, lines })
         }
         const turn = turns.get(place.path)
         if (forget === true && turn !== undefined) turns.set(place.path, { ...turn, lines: turn.lines.slice(-1) })
@@ -65,15 +65,18 @@ const within = (turns: ReadonlyMap<string, Turn>, root: string): ReadonlyArray<T
 
 const sorted = (names: ReadonlyArray<string>): ReadonlyArray<string> => [...new Set(names)].sort()
 
+/** As a file has them, so that revisions mean the same. */
+const piecesOf = (lines: ReadonlyArray<string>): ReadonlyArray<Piece> => {
+  let offset = 0
+  return lines.map((text) => {
+    const revision = offset + Buffer.byteLength(text)
+    offset = revision + 1
+    return { text, end: "\n", revision }
+  })
+}
+
 const endOf = (lines: ReadonlyArray<string>, turn: TurnAddress | null): HistoryEnd | null => {
-  let sealed: HistoryEnd["sealed"] = null
-  for (const [index, text] of lines.entries()) {
-    const previous: Link | null = sealed
-    const read = readLine(text, previous, turn, null)
-    if (Result.isFailure(read)) {
-      return { sealed, open: [], torn: false, damage: { fault: read.failure, line: index + 1, revision: index } }
-    }
-    sealed = { ...linkOf(read.success), revision: index, line: index + 1 }
-  }
-  return lines.length === 0 ? null : { sealed, open: [], torn: false, damage: null }
+  const chain = Chain.follow(turn)
+  piecesOf(lines).every(chain.visit)
+  return lines.length === 0 ? null : chain.end()
 }

@@ -1,7 +1,7 @@
 /** A stored journal: from bytes to a document, and from its history to the transition that it is. */
 import { isUtf8 } from "node:buffer"
 import * as Result from "effect/Result"
-import type { JournalCorrupt } from "../contract/Errors.ts"
+import { type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
 import { isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
 import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
 import { operationId } from "../journal/OperationId.ts"
@@ -139,9 +139,22 @@ const notTheLast = (document: Document | null): JournalCorrupt =>
       )
 
 /** A history without its journal never makes room for a new turn. */
-export const journalIsGone = (): JournalCorrupt =>
+const journalIsGone = (): JournalCorrupt =>
   corrupt(
     "history_corrupt",
     "The turn's journal is gone, and its history is there. Nothing was changed; `turn-journal repair` brings it back.",
     { fault: "snapshot_missing" }
   )
+
+/** The journal, or why there is none. */
+export const present = ({ snapshot, history }: Encoded): Result.Result<Snapshot, JournalNotFound | JournalCorrupt> => {
+  if (snapshot !== null) return Result.succeed(snapshot)
+  if (history !== null && history.sealed !== null) return Result.fail(journalIsGone())
+  return Result.fail(
+    new JournalNotFound({
+      kind: "journal_not_found",
+      message: "No journal is stored at that address: write its first one, or check the root, the goal and the key.",
+      details: {}
+    })
+  )
+}

@@ -1,40 +1,40 @@
 /** The transitions of a turn, one by one, and the journal as it was after any of them. runtime.md section 6. */
 import * as Effect from "effect/Effect"
-import * as Result from "effect/Result"
-import { type CoreError, type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
+import { type CoreError, JournalNotFound } from "../contract/Errors.ts"
 import type { ReadResult } from "../contract/Messages.ts"
-import type { Driver, Piece } from "./Driver.ts"
-import { linkOf, readLine, type Transition } from "./History.ts"
+import type { HistoryResult, TurnTransition } from "../contract/Store.ts"
+import * as Chain from "./Chain.ts"
+import type { Driver } from "./Driver.ts"
+import type { Transition } from "./History.ts"
 import type { Place } from "./Place.ts"
-import { historyDamaged, type Reader } from "./Stored.ts"
+import { historyDamaged, positionOf, present, type Reader } from "./Stored.ts"
 
-interface Walk {
-  readonly visit: (piece: Piece) => boolean
-  readonly damage: () => JournalCorrupt | null
-}
-
-/** Follows a history, line by line; `take` says whether it wants more. */
-const walk = (place: Place, take: (transition: Transition, piece: Piece) => boolean): Walk => {
-  let previous: Transition | null = null
-  let open = false
-  let line = 0
-  let damage: JournalCorrupt | null = null
-  return {
-    visit: (piece) => {
-      line++
-      const read = readLine(piece.text, previous === null ? null : linkOf(previous), place.address, null)
-      if (Result.isFailure(read)) {
-        // What follows the last seal may be what a cut-off writer left.
-        if (!open && piece.end === "\n") damage = historyDamaged(read.failure, line)
-        return false
+/** Collects what is wanted of the transitions up to one, and drops those whose journal never stood. */
+const collect = <A>(
+  driver: Driver["Service"],
+  read: Reader,
+  place: Place,
+  upTo: number,
+  pick: (transition: Transition) => A | null
+): Effect.Effect<ReadonlyArray<A>, CoreError> =>
+  Effect.gen(function* () {
+    const found: Array<{ readonly seq: number; readonly picked: A }> = []
+    const chain = Chain.follow(place.address, {
+      take: (transition, sealed) => {
+        const picked = pick(transition)
+        if (picked !== null) found.push({ seq: transition.seq, picked })
+        return transition.seq < upTo || !sealed
       }
-      previous = read.success
-      open = piece.end !== "\n"
-      return piece.end !== "" && take(read.success, piece)
-    },
-    damage: () => damage
-  }
-}
+    })
+    const { snapshot } = yield* driver.scan(place, chain.visit, "settled")
+    const history = chain.end()
+    const stored = yield* Effect.fromResult(present({ snapshot, history }))
+    if (history.damage !== null) return yield* historyDamaged(history.damage.fault, history.damage.line)
+    const position =
+      history.open.length === 0 ? null : positionOf(history, yield* Effect.fromResult(read(place, stored)))
+    const last = history.open.length === 0 ? upTo : ((position ?? history.sealed)?.seq ?? 0)
+    return found.filter(({ seq }) => seq <= last).map(({ picked }) => picked)
+  })
 
 /** The journal as it was after a transition. */
 export const journalAt = Effect.fnUntraced(function* (
@@ -43,23 +43,8 @@ export const journalAt = Effect.fnUntraced(function* (
   place: Place,
   at: number
 ): Effect.fn.Return<ReadResult, CoreError> {
-  let found: Transition | null = null as Transition | null
-  let sealed = true
-  const { visit, damage } = walk(place, (transition, piece) => {
-    if (transition.seq === at) {
-      found = transition
-      sealed = piece.end === "\n"
-    }
-    return transition.seq < at
-  })
-  const snapshot = yield* driver.scan(place, visit)
-  const damaged = damage()
-  if (damaged !== null) return yield* damaged
-  if (found !== null && !sealed) {
-    const standing = snapshot === null ? null : yield* Effect.fromResult(read(place, snapshot))
-    if (standing?.operationId !== found.operationId) found = null
-  }
-  if (found === null) {
+  const [found] = yield* collect(driver, read, place, at, (transition) => (transition.seq === at ? transition : null))
+  if (found === undefined) {
     return yield* new JournalNotFound({
       kind: "journal_not_found",
       message: `The turn's history has no transition ${at}: it was not written, or it was pruned.`,
@@ -67,4 +52,32 @@ export const journalAt = Effect.fnUntraced(function* (
     })
   }
   return { journal: found.journal, operation_id: found.operationId, seq: found.seq }
+})
+
+/** A page of transitions, without their journals. */
+export const historyOf = Effect.fnUntraced(function* (
+  driver: Driver["Service"],
+  read: Reader,
+  place: Place,
+  after: number,
+  limit: number
+): Effect.fn.Return<HistoryResult, CoreError> {
+  const upTo = after + limit + 1
+  const rows = yield* collect(driver, read, place, upTo, (transition) =>
+    transition.seq > after ? rowOf(transition) : null
+  )
+  const transitions = rows.slice(0, limit)
+  return { transitions, next: rows.length > limit ? (transitions.at(-1)?.seq ?? null) : null }
+})
+
+const rowOf = (transition: Transition): TurnTransition => ({
+  seq: transition.seq,
+  at: transition.at,
+  operation_id: transition.operationId,
+  status: transition.status,
+  completed_phases: transition.completedPhases,
+  hash: transition.hash,
+  signed: transition.hmac !== null,
+  adopted: transition.adopted,
+  pruned: transition.pruned !== null
 })

@@ -4,24 +4,20 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
-import type { CoreError } from "../../src/contract/Errors.ts"
 import type { JsonObject, JsonValue } from "../../src/contract/Json.ts"
 import { operationId } from "../../src/journal/OperationId.ts"
 import type { Driver } from "../../src/store/Driver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
-import { AGENT, folder, GOAL, pathOf, plainTurn, wholeTurn } from "./Turns.ts"
-
-/** How a test puts a journal there that the store did not write. */
-export type Plant = (path: string, text: string) => Effect.Effect<void, unknown, Driver>
-
-const kindOf = <A>(effect: Effect.Effect<A, CoreError, JournalStore>): Effect.Effect<string, A, JournalStore> =>
-  Effect.map(Effect.flip(effect), (error) => error.kind)
+import { historySuite } from "./HistorySuite.ts"
+import { querySuite } from "./QuerySuite.ts"
+import { AGENT, fresh, GOAL, kindOf, type Plant, pathOf, plainTurn, wholeTurn } from "./Turns.ts"
 
 export const suite = (name: string, driver: Layer.Layer<Driver>, plant: Plant): void =>
   layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), driver), { excludeTestServices: true })(
     name,
     (it) => {
-      const fresh = Effect.all({ store: JournalStore, root: folder })
+      historySuite(it)
+      querySuite(it, plant)
 
       it.effect("stores a first journal, and answers what it stored", () =>
         Effect.gen(function* () {

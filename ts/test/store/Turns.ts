@@ -3,12 +3,15 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
+import type { CoreError } from "../../src/contract/Errors.ts"
 import type { JsonObject } from "../../src/contract/Json.ts"
 import {
   SETTLEMENT_IDENTITY_SCOPED_SCHEMA,
   SETTLEMENT_PLAN_SCHEMA,
   TURN_JOURNAL_SCHEMA
 } from "../../src/contract/Names.ts"
+import type { Driver } from "../../src/store/Driver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
 import * as Place from "../../src/store/Place.ts"
 
 export const GOAL = "goal-1"
@@ -106,3 +109,13 @@ export const folder = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "turns-"))),
   (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
 )
+
+/** The store under test, and a root of its own. */
+export const fresh = Effect.all({ store: JournalStore, root: folder })
+
+/** How a test puts a journal there that the store did not write. */
+export type Plant = (path: string, text: string) => Effect.Effect<void, unknown, Driver>
+
+/** The kind of the error that an effect fails with. */
+export const kindOf = <A, R>(effect: Effect.Effect<A, CoreError, R>): Effect.Effect<string, A, R> =>
+  Effect.map(Effect.flip(effect), (error) => error.kind)
