@@ -47,6 +47,16 @@ from .session_recovery import (
     reconcile_failed_turn_retry_request,
     reconcile_failed_turn_session_request,
 )
+from .store import (
+    find_settlement,
+    list_turn_journals,
+    prune_turn_journals,
+    recoverable_turn_journals,
+    repair_turn_journal,
+    turn_heads,
+    turn_history,
+    verify_turn_journal,
+)
 
 if TYPE_CHECKING:
     from .chat import ChatRuntime, ChatSession, ChatTurn, SessionNotFoundError, SessionStore, SubmittedTurn
@@ -81,10 +91,12 @@ if TYPE_CHECKING:
         HostRequest,
         Owed,
         Provider,
+        RecoverableTurn,
         Refusal,
         TurnRecoveryBlockedError,
         TurnResult,
         acknowledge_turn,
+        recoverable_turns,
         run_turn,
     )
 
@@ -127,6 +139,7 @@ __all__ = [
     "ProtocolError",
     "Provider",
     "RecordedToolError",
+    "RecoverableTurn",
     "Refusal",
     "ReplayDivergenceError",
     "ResumeBudgetExhaustedError",
@@ -157,14 +170,23 @@ __all__ = [
     "build_host_failure_record",
     "build_host_recovery_record",
     "current_idempotency_key",
+    "find_settlement",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
     "interpret_turn_journal_projection",
+    "list_turn_journals",
     "load_turn_journal",
+    "prune_turn_journals",
     "reconcile_failed_turn_retry_request",
     "reconcile_failed_turn_session_request",
+    "recoverable_turn_journals",
+    "recoverable_turns",
+    "repair_turn_journal",
     "run_turn",
+    "turn_heads",
+    "turn_history",
     "turn_journal_path",
+    "verify_turn_journal",
     "write_turn_journal",
 ]
 
@@ -207,10 +229,12 @@ _ROOM_OF: dict[str, str] = {
     "HostRequest": "turns",
     "Owed": "turns",
     "Provider": "turns",
+    "RecoverableTurn": "turns",
     "Refusal": "turns",
     "TurnRecoveryBlockedError": "turns",
     "TurnResult": "turns",
     "acknowledge_turn": "turns",
+    "recoverable_turns": "turns",
     "run_turn": "turns",
 }
 

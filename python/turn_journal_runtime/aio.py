@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import journal_flows
+from . import journal_flows, store_flows
 from . import session_recovery as sessions
 from .address import turn_journal_path
 from .bridge import default_async_client
@@ -13,24 +13,58 @@ from .journal_flows import UNSET, Unset
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from .bridge import AsyncRuntimeClient
-    from .documents import Inspection, Journal, RecoveryCheck, WriteResult
+    from .documents import (
+        Inspection,
+        Journal,
+        ListedTurn,
+        PrunedTurn,
+        RecoverableJournal,
+        RecoveryCheck,
+        RepairResult,
+        TurnHead,
+        TurnTransition,
+        VerifiedTurn,
+        VerifyReport,
+        WriteResult,
+    )
+    from .turns.aio import acknowledge_turn, recoverable_turns, run_turn
 
 __all__ = [
     "UNSET",
+    "acknowledge_turn",
     "assess_failed_turn_retry_request",
     "build_host_failure_record",
+    "find_settlement",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
     "interpret_turn_journal_projection",
+    "list_turn_journals",
     "load_turn_journal",
+    "prune_turn_journals",
     "reconcile_failed_turn_retry_request",
     "reconcile_failed_turn_session_request",
+    "recoverable_turn_journals",
+    "recoverable_turns",
+    "repair_turn_journal",
+    "run_turn",
+    "turn_heads",
+    "turn_history",
     "turn_journal_path",
+    "verify_turn_journal",
     "write_turn_journal",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Turns bring SQLite and the hosts along: they are opened when one is first driven.
+    if name in ("acknowledge_turn", "recoverable_turns", "run_turn"):
+        from .turns import aio
+
+        return getattr(aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 async def interpret_turn_journal_projection(
@@ -153,3 +187,122 @@ async def build_host_failure_record(
 ) -> dict[str, Any]:
     """The `host_failure` of a journal, with what the retry policy says of it; see `turn_journal_runtime`."""
     return await run_async(sessions.host_failure_flow(kind, attempt), client or default_async_client())
+
+
+async def _items(
+    listing: store_flows.Listing,
+    client: AsyncRuntimeClient | None,
+    timeout: float | None,  # noqa: ASYNC109
+) -> AsyncIterator[Any]:
+    client = client or default_async_client()
+    after = None
+    while True:
+        page = await client.call(*listing.page(after), timeout=timeout)
+        for item in page[listing.field]:
+            yield item
+        after = page["next"]
+        if after is None:
+            return
+
+
+async def turn_history(
+    path: str | os.PathLike[str],
+    *,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> list[TurnTransition]:
+    """The transitions of a turn, in order; see `turn_journal_runtime`."""
+    return await run_async(store_flows.history(path), client or default_async_client(), timeout)
+
+
+async def verify_turn_journal(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    turn_key: str | None = None,
+    heads: list[TurnHead] | None = None,
+    progress: Callable[[VerifiedTurn], None] | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> VerifyReport:
+    """Proves turns against their histories; see `turn_journal_runtime`."""
+    flow = store_flows.verify(runtime_root, goal_id=goal_id, turn_key=turn_key, heads=heads, progress=progress)
+    return await run_async(flow, client or default_async_client(), timeout)
+
+
+def turn_heads(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,
+) -> AsyncIterator[TurnHead]:
+    """The end of every history, to be kept elsewhere; see `turn_journal_runtime`."""
+    return _items(store_flows.heads(runtime_root, goal_id), client, timeout)
+
+
+def list_turn_journals(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    status: str | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,
+) -> AsyncIterator[ListedTurn]:
+    """Every stored turn, one by one; see `turn_journal_runtime`."""
+    return _items(store_flows.turns(runtime_root, goal_id, status), client, timeout)
+
+
+def recoverable_turn_journals(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    retry_failed: bool = False,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,
+) -> AsyncIterator[RecoverableJournal]:
+    """The turns that may go on; see `turn_journal_runtime`."""
+    return _items(store_flows.recoverable(runtime_root, goal_id, retry_failed), client, timeout)
+
+
+async def find_settlement(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str,
+    agent_id: str,
+    todo_id: str,
+    turn_instance_id: str,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> str | None:
+    """The key of the one stored turn with that settlement identity, or None; see `turn_journal_runtime`."""
+    flow = store_flows.find_settlement(
+        runtime_root, goal_id=goal_id, agent_id=agent_id, todo_id=todo_id, turn_instance_id=turn_instance_id
+    )
+    return await run_async(flow, client or default_async_client(), timeout)
+
+
+async def prune_turn_journals(
+    runtime_root: str | os.PathLike[str],
+    *,
+    older_than: float,
+    keep: int | None = None,
+    goal_id: str | None = None,
+    dry_run: bool = False,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> list[PrunedTurn]:
+    """Removes the history and the bulk of terminal turns; see `turn_journal_runtime`."""
+    flow = store_flows.prune(runtime_root, older_than=older_than, keep=keep, goal_id=goal_id, dry_run=dry_run)
+    return await run_async(flow, client or default_async_client(), timeout)
+
+
+async def repair_turn_journal(
+    path: str | os.PathLike[str],
+    *,
+    plan: str | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> RepairResult:
+    """Says what repairing a damaged turn would cut; with a plan, cuts it; see `turn_journal_runtime`."""
+    return await run_async(store_flows.repair(path, plan), client or default_async_client(), timeout)

@@ -100,3 +100,115 @@ class StoredJournal(TypedDict):
     journal: Journal
     operation_id: str
     seq: int | None
+
+
+class TurnDamage(TypedDict):
+    """Why a stored turn cannot be read."""
+
+    kind: str
+    message: str
+
+
+class TurnTransition(TypedDict):
+    """One transition of a turn's history."""
+
+    seq: int
+    at: str
+    operation_id: str
+    status: str
+    completed_phases: list[str]
+    hash: str
+    signed: bool
+    adopted: bool
+    pruned: bool
+
+
+class ListedTurn(TypedDict):
+    """A stored turn; the fields after `damage` are None when it cannot be read."""
+
+    goal_id: str
+    turn_key: str
+    damage: TurnDamage | None
+    status: str | None
+    completed_phases: list[str] | None
+    operation_id: str | None
+    updated_at: str | None
+
+
+class RecoverableJournal(TypedDict):
+    """A turn that may go on; the fields after `damage` are None when it cannot be read."""
+
+    goal_id: str
+    turn_key: str
+    damage: TurnDamage | None
+    agent_id: str | None
+    status: str | None
+    completed_phases: list[str] | None
+    recovery_decision: RecoveryDecision | None
+
+
+class TurnHead(TypedDict):
+    """The end of a turn's history, kept elsewhere: it shows later whether the end was cut."""
+
+    goal_id: str
+    turn_key: str
+    count: int
+    digest: str
+
+
+class TurnProblem(TypedDict):
+    """What is wrong with a turn, and the first place where it shows."""
+
+    kind: str
+    line: int | None
+    message: str
+
+
+class HistoryEnd(TypedDict):
+    """How many transitions a history has, and the digest of the last."""
+
+    count: int
+    digest: str
+
+
+class VerifiedTurn(TypedDict):
+    """What verification found at one turn."""
+
+    goal_id: str
+    turn_key: str
+    ok: bool
+    transitions: int
+    head: HistoryEnd | None
+    signed: bool
+    unfinished: bool
+    problem: TurnProblem | None
+
+
+class VerifyReport(TypedDict):
+    """What verification found in all; `problems` has the turns that are not as they were written."""
+
+    ok: bool
+    turns: int
+    transitions: int
+    unfinished: int
+    problems: list[VerifiedTurn]
+
+
+class PrunedTurn(TypedDict):
+    """A turn whose history and bulk went; `damage` is set when it was left alone."""
+
+    goal_id: str
+    turn_key: str
+    damage: TurnDamage | None
+    operation_id: str | None
+
+
+class RepairResult(TypedDict):
+    """What a repair would do, or did."""
+
+    repair: Literal["nothing", "cut_unfinished", "cut_history", "take_snapshot_over", "restore_snapshot"]
+    done: bool
+    kept: int
+    cut_bytes: int
+    plan: str | None
+    message: str

@@ -129,7 +129,7 @@ def reconcile_failed_turn_retry_request(
         client: The runtime to ask; the default one when None.
 
     Raises:
-        FailedTurnSessionRecoveryError: The retry is refused; `reason` says why, and the resolver's exception is chained.
+        FailedTurnSessionRecoveryError: The retry is refused; `reason` says why; what the resolver raised is chained.
 
     Specified in session-recovery.md, section 2.
     """

@@ -25,7 +25,9 @@ FACADE = {
     "session_recovery": {"bridge", "errors", "documents", "flow"},
     "journal_flows": {"flow", "documents", "session_recovery"},
     "journal": {"address", "bridge", "documents", "flow", "journal_flows", "session_recovery"},
-    "aio": {"address", "bridge", "documents", "flow", "journal_flows", "session_recovery", "turns", "run_journal"},
+    "store_flows": {"flow", "documents"},
+    "store": {"bridge", "documents", "flow", "store_flows"},
+    "aio": {"address", "bridge", "documents", "flow", "journal_flows", "session_recovery", "store_flows", "turns"},
     "run_journal": {"errors", "settings", "documents", "json_values"},
 }
 
