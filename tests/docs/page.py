@@ -190,10 +190,9 @@ def _look_up(words: list[str]) -> None:
 
 
 def _typescript(code: str, exit_code: int) -> str:
-    index = (ROOT / "ts" / "src" / "index.ts").as_uri()
-    # Inside the checkout, so that `effect` is found as it would be beside an installed package.
-    with tempfile.NamedTemporaryFile("w", suffix=".ts", dir=ROOT / "ts", prefix=".page-", encoding="utf-8") as file:
-        file.write(re.sub(r'from "turn-journal-core"', f'from "{index}"', code))
+    # Inside the checkout, where `turn-journal-core` and `effect` are found as beside an installed package.
+    with tempfile.NamedTemporaryFile("w", suffix=".ts", dir=ROOT / "dist", prefix="page-", encoding="utf-8") as file:
+        file.write(code)
         file.flush()
         done = subprocess.run(
             [_node(), "--disable-warning=ExperimentalWarning", file.name],

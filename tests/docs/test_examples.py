@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from turn_journal_runtime.bridge.node import locate_node
+from turn_journal_runtime.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -50,6 +53,17 @@ def test_an_agent_of_a_framework_survives_its_kill(example: str, answer: str, tm
         assert resumed.stdout.strip() == answer
     assert len((tmp_path / "charge").read_text().splitlines()) == 1
     assert len((tmp_path / "notify").read_text().splitlines()) == 1
+
+
+def test_a_turn_in_typescript_survives_its_kill(tmp_path: Path) -> None:
+    node = locate_node(Settings()).path
+    command = [node, "--disable-warning=ExperimentalWarning", str(EXAMPLES / "typescript_effect.ts")]
+    killed = _run(command, tmp_path, KILL_IN="convert")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert _run(command, tmp_path).stdout.strip() == "committed"
+    assert _run(command, tmp_path).stdout.strip() == "return_existing: terminal_result_retained"
+    for name in ("fetch", "convert", "publish"):
+        assert (tmp_path / name).read_text() == f"report-42#{name}\n"
 
 
 @pytest.mark.parametrize("at", ["1", "2", "3"])
