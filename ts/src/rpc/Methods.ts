@@ -21,6 +21,7 @@ import { JournalStore } from "../store/JournalStore.ts"
 import { Core } from "./Core.ts"
 import { Limits } from "./Limits.ts"
 import { type Method, make } from "./Method.ts"
+import * as StoreMethods from "./StoreMethods.ts"
 
 export const info = make("runtime.info", { params: NoParams, result: Info }, () =>
   Effect.gen(function* () {
@@ -101,6 +102,14 @@ export const methods: ReadonlyArray<Method<Core | Limits | JournalStore>> = [
   inspectStored,
   write,
   read,
+  StoreMethods.history,
+  StoreMethods.findSettlement,
+  StoreMethods.list,
+  StoreMethods.recoverable,
+  StoreMethods.verify,
+  StoreMethods.heads,
+  StoreMethods.prune,
+  StoreMethods.repair,
   assess,
   hostFailure
 ]
