@@ -7,6 +7,7 @@ import type { CoreError } from "../contract/Errors.ts"
 import * as JsonRpc from "./JsonRpc.ts"
 import type { Limits } from "./Limits.ts"
 import { errorObject, type InvalidParams, journalTooLarge, type Method } from "./Method.ts"
+import * as Tracing from "./Tracing.ts"
 
 /** `{"jsonrpc":…,"params":{"journal":` stand around a journal. */
 const ENVELOPE_LEVELS = 2
@@ -47,16 +48,35 @@ export const make = <R>(
         answer(failed(message.id, JsonRpc.protocolError("method_not_found", {})))
         return
       }
-      const fiber = run(Effect.suspend(() => method.invoke(message, lineBytes, limits)))
+      if (message.traced) {
+        const recording = Tracing.record(message.method, method.invoke(message, lineBytes, limits))
+        start(message.id, recording.effect, (line) =>
+          answer(line === null ? null : JsonRpc.withSpans(line, recording.spans()))
+        )
+        return
+      }
+      start(
+        message.id,
+        Effect.suspend(() => method.invoke(message, lineBytes, limits)),
+        answer
+      )
+    }
+
+    const start = (
+      id: JsonRpc.Id | undefined,
+      work: Effect.Effect<unknown, CoreError | InvalidParams, R>,
+      answer: Answer
+    ): void => {
+      const fiber = run(work)
       const exit = fiber.pollUnsafe()
       if (exit !== undefined) {
-        answer(encode(message.id, exit))
+        answer(encode(id, exit))
         return
       }
       fibers.add(fiber)
       fiber.addObserver((exit) => {
         fibers.delete(fiber)
-        answer(encode(message.id, exit))
+        answer(encode(id, exit))
       })
     }
 

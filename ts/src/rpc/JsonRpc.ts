@@ -5,6 +5,7 @@
 import { type CoreError, ERRORS } from "../contract/Errors.ts"
 import * as Json from "../contract/Json.ts"
 import { PROTOCOL_ERRORS, type ProtocolErrorKind } from "../contract/ProtocolErrors.ts"
+import type { RecordedSpan } from "./Tracing.ts"
 
 export type Id = string | number | null
 
@@ -16,6 +17,8 @@ export interface Call {
   readonly params: Json.JsonValue | undefined
   /** Set when the params are readable, and not as strictly as they must be: to be refused, never run. */
   readonly fault: Json.JsonFault | null
+  /** Whether the answer is to say what the call did; see Tracing.ts. */
+  readonly traced: boolean
 }
 
 /** Something that is answered with an error and is no call. */
@@ -76,7 +79,7 @@ const decodeBatch = (values: ReadonlyArray<Json.JsonValue>): Line =>
 
 const decodeMessage = (value: Json.JsonValue, fault: Json.JsonFault | null): Message => {
   if (!Json.isObject(value)) return refusal(null, "invalid_envelope", { reason: "not_an_object", path: "$" })
-  const { jsonrpc, id, method, params } = value
+  const { jsonrpc, id, method, params, trace } = value
   if (id !== undefined && id !== null && typeof id !== "string" && typeof id !== "number") {
     return refusal(null, "invalid_envelope", { reason: "id", path: "$.id" })
   }
@@ -86,7 +89,7 @@ const decodeMessage = (value: Json.JsonValue, fault: Json.JsonFault | null): Mes
   if (params !== undefined && (typeof params !== "object" || params === null)) {
     return refusal(known, "invalid_envelope", { reason: "params", path: PARAMS })
   }
-  return { _tag: "Call", id, method, params, fault }
+  return { _tag: "Call", id, method, params, fault, traced: trace === true }
 }
 
 export const refusal = (id: Id, kind: ProtocolErrorKind, details: Json.JsonObject): Refusal => ({
@@ -115,6 +118,10 @@ export const encodeResult = (id: Id, result: unknown): string =>
 
 export const encodeError = (id: Id, error: ErrorObject): string =>
   `{"jsonrpc":"2.0","id":${Json.stringify(id)},"error":${Json.stringify(error as unknown as Json.JsonValue)}}`
+
+/** An answer with what the call did beside its result or error. */
+export const withSpans = (answer: string, spans: ReadonlyArray<RecordedSpan>): string =>
+  `${answer.slice(0, -1)},"spans":${JSON.stringify(spans)}}`
 
 export const encodeBatch = (answers: ReadonlyArray<string>): string => `[${answers.join(",")}]`
 

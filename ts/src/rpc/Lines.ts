@@ -10,8 +10,8 @@ export type Cut =
   | { readonly _tag: "TooLong"; readonly head: Uint8Array }
 
 /**
- * Pushed chunks are cut when they are asked for, so that a reader that stops asking holds one chunk and no more.
- * The bytes of a line are without its newline.
+ * Chunks are cut when a line is asked for, so that a reader that stops asking holds one chunk and no more. What was
+ * pushed and what is cut from it are lent; `keep` makes the rest our own. The bytes of a line are without its newline.
  */
 export class Lines {
   readonly #limit: number
@@ -28,6 +28,12 @@ export class Lines {
 
   push(chunk: Uint8Array): void {
     if (chunk.length > 0) this.#chunks.push(chunk)
+  }
+
+  /** Copies what was pushed and not yet asked for. */
+  keep(): void {
+    this.#chunks = this.#chunks.map((chunk, index) => Buffer.from(chunk.subarray(index === 0 ? this.#at : 0)))
+    this.#at = 0
   }
 
   /** The next cut, or undefined when more bytes are needed. */
@@ -66,7 +72,7 @@ export class Lines {
       return { _tag: "TooLong", head }
     }
     if (!complete) {
-      this.#parts.push(piece)
+      this.#parts.push(Buffer.from(piece))
       this.#partBytes = bytes
       return undefined
     }

@@ -83,6 +83,7 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
     chunk: (bytes) => {
       lines.push(bytes)
       pump()
+      lines.keep()
     },
     end: () => {
       atEnd = true

@@ -3,6 +3,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 
 export interface Listener {
+  /** Takes what has come. The bytes are lent: they may be overwritten after the return. */
   readonly chunk: (bytes: Uint8Array) => void
   /** Nothing more will come. */
   readonly end: () => void

@@ -5,7 +5,9 @@ import { methods } from "../../src/rpc/Methods.ts"
 import { inMemory, store } from "./Session.ts"
 
 const page = readFileSync(new URL("../../../docs/protocol.md", import.meta.url), "utf8")
-const conversations = [...page.matchAll(/^```text title="conversation"\n(.*?)^```$/gms)].map(([, block = ""]) => block.trim().split("\n"))
+const conversations = [...page.matchAll(/^```text title="conversation"\n(.*?)^```$/gms)].map(([, block = ""]) =>
+  block.trim().split("\n")
+)
 
 it("has conversations", () => assert.isAbove(conversations.length, 3))
 

@@ -25,17 +25,20 @@ it(`cuts the same lines however the bytes come, seed ${SEED}`, () => {
       .filter((line, index, lines) => line !== "" || index < lines.length - 1)
       .map((line) => (line.length > limit ? "TooLong" : `Line ${line}`))
     const lines = new Lines(limit)
-    const cuts: Array<Cut> = []
+    const found: Array<string> = []
+    const text = (cut: Cut) => (cut._tag === "Line" ? shown(cut) : cut._tag)
     for (let at = 0; at < bytes.length; ) {
       const end = at + 1 + dice.below(30)
-      lines.push(bytes.subarray(at, end))
-      if (dice.chance(0.7)) cuts.push(...all(lines))
+      const lent = Buffer.from(bytes.subarray(at, end))
+      lines.push(lent)
+      if (dice.chance(0.7)) found.push(...all(lines).map(text))
+      lines.keep()
+      lent.fill(0)
       at = end
     }
-    cuts.push(...all(lines))
+    found.push(...all(lines).map(text))
     const rest = lines.rest()
-    if (rest !== undefined) cuts.push(rest)
-    const found = cuts.map((cut) => (cut._tag === "Line" ? shown(cut) : cut._tag))
+    if (rest !== undefined) found.push(text(rest))
     assert.deepEqual(found, expected)
   }
 })

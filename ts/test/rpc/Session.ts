@@ -116,7 +116,11 @@ export class MemoryWire {
       const item = this.#waiting.shift()
       if (item === undefined) return
       if (typeof item === "function") item()
-      else this.#listener.chunk(item)
+      else {
+        const lent = Buffer.from(item)
+        this.#listener.chunk(lent)
+        lent.fill(0)
+      }
     }
   }
 }
