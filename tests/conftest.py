@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.bridge.supervisor import supervisors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+SOAK: Final = os.environ.get("TURN_JOURNAL_SOAK") == "1"
+# A busy machine is no reason to fail, and a failure can be repeated from what is printed.
+settings.register_profile("suite", deadline=None, print_blob=True, max_examples=5_000 if SOAK else 100)
+settings.load_profile("suite")
 
 #: What a child may take to end after its test: the core finishes what is in flight within 5 s.
 CHILD_SECONDS: Final = 8.0

@@ -35,6 +35,7 @@ ERROR_CLASSES: Final[dict[str, type[TurnJournalError]]] = {
     "ParseError": ProtocolError,
     "InvalidEnvelope": ProtocolError,
     "MethodNotFound": ProtocolError,
+    "InternalError": TurnJournalError,
 }
 
 

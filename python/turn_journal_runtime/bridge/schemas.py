@@ -24,13 +24,13 @@ _CORE: Final = Path(__file__).parents[1] / "_core"
 _SCHEMAS: Final = _CORE / "schemas"
 
 
-def core_path() -> str:
-    """The bundle that Node runs.
+def core_path(asked: str | None = None) -> str:
+    """The bundle that Node runs: the one that was asked for, or the one this package carries.
 
     Raises:
-        RuntimeUnavailableError: `core_missing`, when this installation carries none.
+        RuntimeUnavailableError: `core_missing`, when there is none.
     """
-    path = _CORE / "core.mjs"
+    path = _CORE / "core.mjs" if asked is None else Path(asked).absolute()
     if not path.is_file():
         raise RuntimeUnavailableError(
             f"The core is missing at {path}: reinstall turn-journal-runtime, or run `npm run build` in a checkout.",

@@ -57,7 +57,7 @@ class CoreLauncher:
 
     def start(self) -> Child:
         self.node = node = locate_node(self._settings)
-        core = self._core or core_path()
+        core = core_path(self._core)
         own = {PREFIX + name.upper() for name in Settings._fields}
         environment = {name: value for name, value in core_environment(os.environ).items() if name.upper() not in own}
         try:
