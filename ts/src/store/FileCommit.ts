@@ -138,9 +138,14 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
           yield* rename("history.rename", files.historyDraft, files.history)
           yield* sync("adoption.sync", [folder], files.folder)
         }
-        yield* rename("snapshot.rename", files.snapshotDraft, files.snapshot)
+        yield* Effect.tapError(rename("snapshot.rename", files.snapshotDraft, files.snapshot), () =>
+          Effect.sync(() => {
+            // Also a rename that fails may have been done: then the line that it belongs to has to stay.
+            if (!exists(files.snapshotDraft)) work.passPointOfNoReturn()
+          })
+        ).pipe(Effect.mapError((error) => (exists(files.snapshotDraft) ? error : unconfirmed(error))))
         work.passPointOfNoReturn()
-        yield* Effect.mapError(sync("folder.sync", [folder], files.folder), (error) => unconfirmed(error))
+        yield* Effect.mapError(sync("folder.sync", [folder], files.folder), unconfirmed)
         yield* Effect.sync(() => seal(files, history, commit, bytes.length))
       })
     )

@@ -6,9 +6,10 @@ import * as Layer from "effect/Layer"
 import type * as Result from "effect/Result"
 import type { JournalConflict } from "../contract/Errors.ts"
 import { isGoalId, turnKeyOfName } from "../journal/Address.ts"
-import { type Disk, exists, nodeDisk } from "./Disk.ts"
+import { type Disk, exists } from "./Disk.ts"
 import { Driver, type Encoded, type HistoryEnd, type Scanned, type Snapshot, type Step } from "./Driver.ts"
 import { attempt, isErrno, type StoreError, unsafe } from "./Failure.ts"
+import { configuredDisk } from "./Fault.ts"
 import * as FileCommit from "./FileCommit.ts"
 import { eachPiece, makeHistoryCache } from "./HistoryFile.ts"
 import { latestLease, leaseLost } from "./Lease.ts"
@@ -26,10 +27,10 @@ export interface FileDriverOptions {
   readonly disk?: Disk
 }
 
-const DEFAULTS = { lockPatienceMs: 5000, openLocks: 256, rememberedTurns: 4096, disk: nodeDisk }
+const DEFAULTS = { lockPatienceMs: 5000, openLocks: 256, rememberedTurns: 4096 }
 
 export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver> => {
-  const settings = { ...DEFAULTS, ...options }
+  const settings = { ...DEFAULTS, disk: configuredDisk(), ...options }
   const locks = Effect.acquireRelease(
     Effect.sync(() =>
       Lock.make({ patienceMs: settings.lockPatienceMs, maxOpen: settings.openLocks, disk: settings.disk })

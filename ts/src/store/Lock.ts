@@ -12,7 +12,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Semaphore from "effect/Semaphore"
 import { TurnBusy } from "../contract/Errors.ts"
-import type { Disk } from "./Disk.ts"
+import { type Disk, exists } from "./Disk.ts"
 import { attempt, ioFailure, isErrno, type StoreError, unsafe } from "./Failure.ts"
 import { networkFileSystem, unsupported } from "./FileSystemKind.ts"
 import { holderOf } from "./LockHolder.ts"
@@ -55,19 +55,18 @@ export const make = ({ patienceMs, maxOpen, disk }: LockOptions): Locks => {
   const handles = new Map<string, Handle>()
   const queues = new Map<string, Queue>()
 
+  /** An open handle; "open" when there is nothing to lock, null when the lock is too busy to be looked at. */
   const handleFor = (lockFile: string, mode: Mode): Handle | "open" | null => {
-    const stat = lstatSync(lockFile, { throwIfNoEntry: false, bigint: true })
     const known = handles.get(lockFile)
     if (known !== undefined) {
-      if (stat?.ino === known.ino && (mode === "shared" || known.writable)) {
-        handles.delete(lockFile)
+      handles.delete(lockFile)
+      if (mode === "shared" || known.writable) {
         handles.set(lockFile, known)
         return known
       }
       known.close()
-      handles.delete(lockFile)
     }
-    if (stat === undefined) {
+    if (!exists(lockFile)) {
       if (mode === "shared") return "open"
       makeLockFile(disk, lockFile)
     }
@@ -83,17 +82,16 @@ export const make = ({ patienceMs, maxOpen, disk }: LockOptions): Locks => {
     return opened
   }
 
-  /** "open" when there is nothing to lock, null when the lock is busy. */
   const take = (lockFile: string, mode: Mode): Held | "open" | null => {
     for (let attempts = 0; ; attempts++) {
       const handle = handleFor(lockFile, mode)
       if (handle === null || handle === "open") return handle
       if (!handle.begin(mode)) return null
-      // The lock is on the file, and the next one opens the name.
-      if (lstatSync(lockFile, { throwIfNoEntry: false, bigint: true })?.ino === handle.ino) {
-        return { release: handle.end }
-      }
-      handle.end()
+      // The lock is on the file, and whoever comes next opens the name.
+      if (lstatSync(lockFile, { throwIfNoEntry: false, bigint: true })?.ino === handle.ino) return handle
+      handle.release()
+      handle.close()
+      handles.delete(lockFile)
       if (attempts === 3) throw unsafe(lockFile, "it is replaced all the time")
     }
   }
@@ -154,13 +152,12 @@ interface Queue {
   members: number
 }
 
-interface Handle {
+interface Handle extends Held {
   readonly ino: bigint
   readonly writable: boolean
   held: boolean
   /** False when the lock is busy. */
   readonly begin: (mode: Mode) => boolean
-  readonly end: () => void
   readonly close: () => void
 }
 
@@ -206,7 +203,7 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
       handle.held = true
       return true
     },
-    end: () => {
+    release: () => {
       handle.held = false
       statements.end.run()
     },

@@ -164,7 +164,7 @@ const judge = (
     transitions: position?.line ?? history.sealed?.line ?? 0,
     head: position === null ? null : { count: position.seq, digest: position.hash },
     signed: watch.allSigned(),
-    unfinished: history.torn || history.open.length > 0,
+    unfinished: history.torn || history.open.some(({ seq }) => seq > (position?.seq ?? 0)),
     problem
   }
 }

@@ -1,5 +1,5 @@
 /** Journals for the store's tests, and the store under test. */
-import { mkdtempSync, rmSync } from "node:fs"
+import { existsSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
@@ -105,10 +105,16 @@ export const placeOf = (root: string, turnKey: string, goalId = GOAL): Place.Pla
   Effect.runSync(Effect.fromResult(Place.ofTurn(root, { goalId, turnKey })))
 
 /** An empty folder for the length of a scope. */
-export const folder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "turns-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
+const folderIn = (parent: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() => mkdtempSync(join(parent, "turns-"))),
+    (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
+  )
+
+export const folder = folderIn(tmpdir())
+
+/** One in memory where there is such a place: for tests that need many commits and no disk. */
+export const quickFolder = folderIn(existsSync("/dev/shm") ? "/dev/shm" : tmpdir())
 
 /** The store under test, and a root of its own. */
 export const fresh = Effect.all({ store: JournalStore, root: folder })
