@@ -1,0 +1,162 @@
+"""One driver per turn: the lock, the number, and what a driver that lost its turn can still do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, ScriptedHost, Turn
+
+from turn_journal_runtime.address import turn_journal_path
+from turn_journal_runtime.errors import JournalConflictError, JournalCorruptError, TurnBusyError
+from turn_journal_runtime.hosts import CallableHost
+from turn_journal_runtime.turns import run_turn
+from turn_journal_runtime.turns.lease import acquire_lease, is_driven
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def journal_path(tmp_path: Path) -> Path:
+    return turn_journal_path(tmp_path, goal_id=GOAL, turn_key="turn-1")
+
+
+def test_the_second_driver_is_told_of_the_first(journal_path: Path) -> None:
+    with acquire_lease(journal_path) as lease:
+        assert (lease.number, is_driven(journal_path)) == (1, True)
+        with pytest.raises(TurnBusyError) as raised:
+            acquire_lease(journal_path)
+        assert raised.value.details["pid"] == os.getpid()
+        assert raised.value.details["since"] > 0
+        assert str(os.getpid()) in str(raised.value)
+        assert pickle.loads(pickle.dumps(raised.value)).details == raised.value.details  # noqa: S301
+    assert not is_driven(journal_path)
+
+
+def test_each_driver_has_a_greater_number_and_leaves_nothing_behind(journal_path: Path) -> None:
+    for number in (1, 2, 3):
+        with acquire_lease(journal_path) as lease:
+            assert lease.number == number
+    assert sorted(path.name for path in journal_path.parent.iterdir()) == ["turn-1.lease", "turn-1.lock"]
+    assert {path.stat().st_mode & 0o777 for path in journal_path.parent.iterdir()} == {0o600}
+    assert journal_path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_driver_that_dies_frees_the_turn_at_once(journal_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib; from turn_journal_runtime.turns.lease import acquire_lease\n"
+        f"lease = acquire_lease(pathlib.Path({str(journal_path)!r}))\n"
+        "print(lease.number, flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        with pytest.raises(TurnBusyError) as raised:
+            acquire_lease(journal_path)
+        assert raised.value.details["pid"] == child.pid
+        child.kill()
+        child.wait()
+    with acquire_lease(journal_path) as lease:
+        assert lease.number == 2
+
+
+def test_only_one_of_many_threads_drives(journal_path: Path) -> None:
+    numbers: list[int] = []
+    busy: list[TurnBusyError] = []
+    start = threading.Barrier(8)
+    done = threading.Event()
+
+    def drive() -> None:
+        start.wait()
+        try:
+            lease = acquire_lease(journal_path)
+        except TurnBusyError as error:
+            busy.append(error)
+            return
+        numbers.append(lease.number)
+        done.wait()
+        lease.release()
+
+    threads = [threading.Thread(target=drive) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    while len(numbers) + len(busy) < 8:
+        threads[0].join(0.01)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert (numbers, len(busy)) == ([1], 7)
+
+
+def test_a_damaged_lease_file_is_refused_and_left_alone(journal_path: Path) -> None:
+    acquire_lease(journal_path).release()
+    record = journal_path.with_suffix(".lease")
+    for damage in (b"", b"{", b"[]", b'{"number": 0}', b'{"number": true}'):
+        record.write_bytes(damage)
+        with pytest.raises(JournalCorruptError):
+            acquire_lease(journal_path)
+        assert record.read_bytes() == damage
+
+
+def test_a_turn_that_was_taken_over_cannot_be_written_by_the_driver_that_lost_it(tmp_path: Path) -> None:
+    turn = Turn(tmp_path, is_async=False)
+    host_is_at_work, taken_over = threading.Event(), threading.Event()
+    lost: list[BaseException] = []
+    asked: list[str] = []
+
+    def slow(context: Any) -> dict[str, Any]:
+        host_is_at_work.set()
+        assert taken_over.wait(60)
+        return {**RESULT, "by": "the first"}
+
+    def first() -> None:
+        try:
+            run_turn(
+                tmp_path,
+                goal_id=GOAL,
+                agent_id=AGENT,
+                todo_id=TODO,
+                host=CallableHost(lambda context: slow(context)),
+                writeback=lambda ref, payload: asked.append(ref),
+            )
+        except BaseException as error:
+            lost.append(error)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert host_is_at_work.wait(60)
+    with pytest.raises(TurnBusyError):
+        turn.run(ScriptedHost())
+    second = turn.run(CallableHost(lambda context: {**RESULT, "by": "the second"}), take_over=True)
+    stored = turn.path.read_bytes()
+    taken_over.set()
+    thread.join(60)
+    assert (second.status, second.result) == ("committed", {**RESULT, "by": "the second"})
+    # The run is lost first: the driver that lost it cannot even close it.
+    assert isinstance(lost[0], TurnBusyError | JournalConflictError), lost
+    assert (turn.path.read_bytes(), asked) == (stored, [])
+
+
+def test_a_write_with_an_old_number_is_refused_by_the_core(tmp_path: Path) -> None:
+    turn = Turn(tmp_path, is_async=False)
+    taken: list[int] = []
+
+    def lose_the_turn(request: Any) -> dict[str, Any]:
+        with acquire_lease(turn.path, take_over=True) as lease:
+            taken.append(lease.number)
+        return dict(RESULT)
+
+    with pytest.raises(JournalConflictError) as raised:
+        turn.run(ScriptedHost(lose_the_turn))
+    assert (raised.value.kind, taken) == ("turn_lease_lost", [2])
+    assert json.loads(turn.path.with_suffix(".lease").read_text())["number"] == 2
+    assert turn.journal["completed_phases"] == []
+    assert turn.run(ScriptedHost()).attempts == 2
