@@ -15,12 +15,13 @@ CORE = ROOT / "ts" / "src"
 #: Room of the façade → rooms it may import. A room is a module or a package directly under the package root.
 FACADE = {
     "errors": set(),
+    "observability": {"errors"},
     "documents": set(),
     "settings": {"errors"},
     "json_values": {"errors"},
     "address": {"errors"},
     "models": set(),
-    "bridge": {"errors", "settings", "documents", "json_values"},
+    "bridge": {"errors", "settings", "documents", "json_values", "observability"},
     "flow": {"bridge"},
     "session_recovery": {"bridge", "errors", "documents", "flow"},
     "journal_flows": {"flow", "documents", "session_recovery"},

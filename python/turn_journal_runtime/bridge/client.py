@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..observability import observed_call
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -126,7 +128,7 @@ class RuntimeClient(_Client):
             ProtocolError: The answer does not fit its schema.
             TurnJournalError: Any other error of the core, in its own class.
         """
-        exchange = self._link.supervisor().exchange(method, params, timeout)
+        exchange = observed_call(method, self._link.supervisor().exchange(method, params, timeout))
         try:
             connection, request, deadline = next(exchange)
             while True:
@@ -178,7 +180,7 @@ class AsyncRuntimeClient(_Client):
         from asyncio import get_running_loop
 
         loop = get_running_loop()
-        exchange = self._link.supervisor().exchange(method, params, timeout)
+        exchange = observed_call(method, self._link.supervisor().exchange(method, params, timeout))
         try:
             connection, request, deadline = next(exchange)
             while True:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bridge import default_async_client
 from ..flow import run_async
+from ..observability import observed_turn
 from .acknowledgement import acknowledge_flow
 from .executor import turn_flow
 from .parts import MAX_RECOVERIES, MAX_RESULT_BYTES, turn_parts
@@ -71,7 +72,10 @@ async def run_turn(
         run_journal=run_journal,
         take_over=take_over,
     )
-    return await run_async(turn_flow(runtime_root, plan, parts), client or default_async_client(), timeout)
+    flow = observed_turn(
+        turn_flow(runtime_root, plan, parts), goal_id=goal_id, agent_id=agent_id, turn_key=plan.turn_key
+    )
+    return await run_async(flow, client or default_async_client(), timeout)
 
 
 async def acknowledge_turn(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bridge import default_client
 from ..flow import run
+from ..observability import observed_turn
 from .acknowledgement import acknowledge_flow
 from .executor import turn_flow
 from .parts import MAX_RECOVERIES, MAX_RESULT_BYTES, turn_parts
@@ -104,7 +105,10 @@ def run_turn(
         run_journal=run_journal,
         take_over=take_over,
     )
-    return run(turn_flow(runtime_root, plan, parts), client or default_client(), timeout)
+    flow = observed_turn(
+        turn_flow(runtime_root, plan, parts), goal_id=goal_id, agent_id=agent_id, turn_key=plan.turn_key
+    )
+    return run(flow, client or default_client(), timeout)
 
 
 def acknowledge_turn(

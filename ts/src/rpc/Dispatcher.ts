@@ -48,18 +48,11 @@ export const make = <R>(
         answer(failed(message.id, JsonRpc.protocolError("method_not_found", {})))
         return
       }
+      const work = Effect.suspend(() => method.invoke(message, lineBytes, limits))
       if (message.traced) {
-        const recording = Tracing.record(message.method, method.invoke(message, lineBytes, limits))
-        start(message.id, recording.effect, (line) =>
-          answer(line === null ? null : JsonRpc.withSpans(line, recording.spans()))
-        )
-        return
-      }
-      start(
-        message.id,
-        Effect.suspend(() => method.invoke(message, lineBytes, limits)),
-        answer
-      )
+        const { effect, spans } = Tracing.record(message.method, work)
+        start(message.id, effect, (line) => answer(line === null ? null : JsonRpc.withSpans(line, spans())))
+      } else start(message.id, work, answer)
     }
 
     const start = (

@@ -1,0 +1,163 @@
+"""What is seen of a turn from outside: spans, measurements and logs where the process listens, nothing where not.
+
+Each case is a process of its own: what OpenTelemetry and logging are told stays told for the whole of one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TURN = """
+import json
+from turn_journal_runtime import CallableHost, run_turn
+
+def drive(root):
+    return run_turn(root, goal_id="g", agent_id="a", todo_id="t", host=CallableHost(lambda turn: SECRET))
+
+SECRET = {"result_kind": "validated_progress", "note": "marker-in-a-result"}
+"""
+
+_LISTENING = """
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+metrics.set_meter_provider(MeterProvider([reader]))
+
+def spans():
+    found = exporter.get_finished_spans()
+    names = {span.context.span_id: span.name for span in found}
+    return [
+        {
+            "name": span.name,
+            "parent": names.get(span.parent.span_id) if span.parent else None,
+            "trace": span.context.trace_id,
+            "kind": span.kind.name,
+            "ok": span.status.is_ok,
+            "attributes": dict(span.attributes),
+            "inside": [span.start_time, span.end_time],
+        }
+        for span in found
+    ]
+"""
+
+
+def _run(script: str, folder: Path) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "marker-in-a-result" not in done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_turn_is_one_trace_from_the_call_through_the_core(tmp_path: Path) -> None:
+    spans = _run(_LISTENING + _TURN + 'drive("turns")\nprint(json.dumps(spans()))', tmp_path)
+    assert len({span["trace"] for span in spans}) == 1
+    (turn,) = [span for span in spans if span["name"] == "turn_journal turn"]
+    assert turn["parent"] is None
+    assert turn["attributes"]["turn_journal.status"] == "committed"
+    calls = [span for span in spans if span["name"] == "turn_journal turn_journal.write"]
+    assert len(calls) >= 5
+    assert {(call["parent"], call["kind"]) for call in calls} == {("turn_journal turn", "CLIENT")}
+    in_core = [span for span in spans if span["name"] == "turn_journal.write"]
+    assert len(in_core) == len(calls)
+    assert {(span["parent"], span["kind"]) for span in in_core} == {("turn_journal turn_journal.write", "SERVER")}
+
+
+def test_an_error_is_seen_with_its_kind_and_measured(tmp_path: Path) -> None:
+    script = _LISTENING + dedent("""
+        import json
+        from turn_journal_runtime import JournalNotFoundError, load_turn_journal, turn_journal_path
+        try:
+            load_turn_journal(turn_journal_path("turns", goal_id="g", turn_key="k"))
+        except JournalNotFoundError:
+            pass
+        (metric,) = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+        points = [[metric.name, dict(point.attributes), point.count] for point in metric.data.data_points]
+        print(json.dumps([spans(), points]))
+        """)
+    spans, points = _run(script, tmp_path)
+    by_name = {span["name"]: span for span in spans}
+    assert not by_name["turn_journal.read"]["ok"]
+    call = by_name["turn_journal turn_journal.read"]
+    assert (call["ok"], call["attributes"]["error.type"]) == (False, "journal_not_found")
+    assert points == [
+        ["turn_journal.call.duration", {"rpc.method": "turn_journal.read", "outcome": "journal_not_found"}, 1]
+    ]
+
+
+def test_async_turns_keep_their_traces_apart(tmp_path: Path) -> None:
+    script = _LISTENING + dedent("""
+        import asyncio, json
+        from turn_journal_runtime import CallableHost, aio
+
+        async def host(turn):
+            await asyncio.sleep(0.05)
+            return {"result_kind": "validated_progress"}
+
+        async def drive(todo):
+            return await aio.run_turn("turns", goal_id="g", agent_id="a", todo_id=todo, host=CallableHost(host))
+
+        async def main():
+            await asyncio.gather(*(drive(f"t{number}") for number in range(4)))
+
+        asyncio.run(main())
+        print(json.dumps(spans()))
+        """)
+    spans = _run(script, tmp_path)
+    turns = [span for span in spans if span["name"] == "turn_journal turn"]
+    assert len({turn["trace"] for turn in turns}) == 4
+    for turn in turns:
+        calls = [span for span in spans if span["trace"] == turn["trace"] and span["kind"] == "CLIENT"]
+        assert len(calls) >= 5
+
+
+def test_without_opentelemetry_and_logging_nothing_is_loaded_or_said(tmp_path: Path) -> None:
+    script = _TURN + dedent("""
+        import sys
+        status = drive("turns").status
+        print(json.dumps([status, [name for name in sys.modules if name.split(".")[0] == "opentelemetry"]]))
+        """)
+    assert _run(script, tmp_path) == ["committed", []]
+
+
+def test_logs_are_structured_and_off_by_default(tmp_path: Path) -> None:
+    script = _TURN + dedent("""
+        import logging
+
+        records = []
+
+        class Keep(logging.Handler):
+            def emit(self, record):
+                records.append(record.turn_journal)
+
+        logging.getLogger().addHandler(Keep())
+        drive("quiet")
+        quiet = len(records)
+        logging.getLogger("turn_journal_runtime").setLevel(logging.DEBUG)
+        drive("turns")
+        print(json.dumps([quiet, records]))
+        """)
+    quiet, records = _run(script, tmp_path)
+    assert quiet == 0
+    assert {(record["event"], record["outcome"]) for record in records} == {
+        ("call", "ok"),
+        ("call", "journal_not_found"),
+        ("turn", "committed"),
+    }
+    assert all(record["seconds"] > 0 for record in records if record["event"] == "call")
