@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError, JournalConflictError, RunNotFoundError
 from .faults import decode_row
-from .payload import digest, same
+from .payload import decode, encode, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .database import Database
 
-__all__ = ["PendingApproval", "approve", "pending", "question"]
+__all__ = ["PendingApproval", "approve", "pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,6 @@ class PendingApproval:
     asked_at: float
 
 
-def question(text: str, binds: Any) -> dict[str, Any]:
-    """The payload of a question that is not decided."""
-    return {"question": text, "binds": binds, "binds_digest": digest(binds)}
-
-
 def approve(
     database: Database, stored: Callable[[Mapping[str, Any]], str], run_id: str, seq: int, decision: Any, by: str
 ) -> None:
@@ -67,15 +62,16 @@ def approve(
                 details={"run_id": run_id, "seq": seq},
             )
         asked = decode_row(run_id, seq, "approval", row[0])
-        decided = stored(asked | {"decision": decision, "by": by, "decided_at": time.time()})
+        kept = decode(stored({"decision": decision, "by": by}).encode())
         if "decision" in asked:
-            if same(asked["decision"], decode_row(run_id, seq, "approval", decided.encode())["decision"]):
+            if same(asked["decision"], kept["decision"]):
                 return
             raise JournalConflictError(
                 f"Step {seq} of run {run_id!r} was decided otherwise by {asked.get('by')!r}; a decision is never "
                 "overwritten.",
                 details={"run_id": run_id, "seq": seq, "by": asked.get("by")},
             )
+        decided = encode(asked | kept | {"decided_at": time.time()}).decode()
         cursor.execute(
             "UPDATE journal SET payload = ? WHERE run_id = ? AND seq = ? AND kind = 'approval'", (decided, run_id, seq)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import time
@@ -17,6 +18,7 @@ __all__ = ["MEMORY", "Durability", "connect", "settings_of", "typed_error"]
 Durability = Literal["process", "power"]
 
 MEMORY: Final = ":memory:"
+_SMALLEST_PAGE: Final = 512
 #: How long a writer waits for the writers before it.
 _BUSY_SECONDS: Final = 30.0
 
@@ -62,6 +64,8 @@ def typed_error(error: Exception, path: str) -> TurnJournalError:
         return error
     details = {"path": path, "cause": str(error)}
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if type(error) is sqlite3.DatabaseError:
+        code = code or sqlite3.SQLITE_NOTADB
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return JournalCorruptError(
             f"{path} is damaged or no SQLite file ({error}). It was left as it is: restore a backup, or recover what "
@@ -104,6 +108,9 @@ def _settings(durability: Durability) -> dict[str, int]:
 
 def _look_at(path: str) -> None:
     """Refuses what is no run journal or a newer one, through a connection that cannot write."""
+    # SQLite takes a file that ends before its first page for a new one.
+    if 0 < os.stat(path).st_size < _SMALLEST_PAGE:
+        raise sqlite3.DatabaseError("file is not a database")
     uri = Path(path).absolute().as_uri() + "?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
     try:

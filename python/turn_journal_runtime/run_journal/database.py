@@ -32,9 +32,8 @@ _REFUSALS = (sqlite3.Error, UnicodeError, OverflowError)
 #: Files are opened one at a time: see `create_private`.
 _opening = threading.Lock()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
-#: What a fork inherited. Closing a connection of the parent would drop or corrupt what the parent holds, so that the
-#: child keeps it, untouched, to its end.
-_inherited: list[object] = []
+#: The databases whose locks are held while the process forks.
+_forking: list[Database] = []
 
 
 class Database:
@@ -144,7 +143,8 @@ class Database:
                     f"The backup {target} cannot be written: {error.strerror}.", details={"path": str(target)}
                 ) from error
             finally:
-                temporary.unlink(missing_ok=True)
+                with suppress(OSError):
+                    temporary.unlink()
 
     def close(self) -> None:
         """Closes the connection; again is harmless."""
@@ -164,20 +164,34 @@ class Database:
             raise typed_error(error, self.path) from error
         return self._cursor
 
-    def _leave_to_parent(self) -> None:
-        self._lock = threading.RLock()
-        # A database in memory was copied with the process and is the child's own.
-        if self.path != MEMORY and self._cursor is not None:
-            _inherited.append((self._cursor, self._cursor.connection))
+    def _let_go(self) -> None:
+        """Closes the connection for a fork; whoever needs it next opens it again."""
+        cursor = self._cursor
+        # A database in memory is copied with the process; a transaction of the forking thread is its own to end.
+        if cursor is not None and self.path != MEMORY and not cursor.connection.in_transaction:
             self._cursor = None
+            cursor.connection.close()
+
+
+def _before_fork() -> None:
+    global _forking
+    _forking = list(_databases)
+    for database in _forking:
+        database._lock.acquire()
+    _opening.acquire()
+    for database in _forking:
+        database._let_go()
 
 
 def _after_fork() -> None:
-    global _opening
-    _opening = threading.Lock()
-    for database in list(_databases):
-        database._leave_to_parent()
+    _opening.release()
+    for database in _forking:
+        database._lock.release()
+    _forking.clear()
 
 
+# SQLite notes in the process's memory which of its connections holds which lock. A child that inherits such a note
+# believes it: it skips locks that it does not have, or waits for ever for one that nobody will release. So no
+# connection is open while a process forks, and parent and child each open their own.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -62,9 +62,10 @@ def create_private(path: Path) -> bool:
     """
     try:
         _make_folders(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return False
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
     except OSError as error:
         raise JournalStoreError(
             f"{path} cannot be made: {error.strerror}. The journal needs a folder that this user may write.",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 import orjson
 
 from ..errors import InvalidJournalError, TurnSuspended, UncertainEffectError
-from . import approvals
 from .driving import Driving
 from .events import (
     KIND_APPROVAL,
@@ -114,7 +113,7 @@ class DurableSteps(Driving):
             call["idempotency_key"] = key
             if label is not None:
                 call["tool_call_id"] = label
-            yield Write(partial(drive.insert, seq, KIND_TOOL_CALL, encode(call).decode()))
+            yield Write(partial(drive.insert, seq, KIND_TOOL_CALL, _text(call)))
             return (yield from self._attempt_tool(seq, drive, key, args, fn))
         recorded = decode_row(self._run_id, seq, KIND_TOOL_CALL, stored)
         here, there = self._kept(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
@@ -135,8 +134,8 @@ class DurableSteps(Driving):
         elif not restart_safe:
             answer: Readback | None = None if readback is None else (yield Call(readback, (key,)))
             if isinstance(answer, Committed):
-                text, value = self._recordable({"result": answer.result})
-                yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, text))
+                value, kept = self._recordable({"result": answer.result})
+                yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, _text(kept)))
                 return value["result"]
             if not isinstance(answer, Absent):
                 raise self._halt(_uncertain(self._run_id, seq, name, key, attempt))
@@ -152,7 +151,7 @@ class DurableSteps(Driving):
         finally:
             _key.reset(token)
         try:
-            text, value = self._recordable({"result": result})
+            value, kept = self._recordable({"result": result})
         except InvalidJournalError as error:
             raise InvalidJournalError(
                 f"The tool at step {seq} of run {self._run_id!r} has run and its result cannot be recorded: "
@@ -160,12 +159,11 @@ class DurableSteps(Driving):
                 kind=error.kind,
                 details={**error.details, "run_id": self._run_id, "seq": seq},
             ) from error
-        if self._checkpoints is None:
-            yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, text))
-        else:
+        snapshot = None
+        if self._checkpoints is not None:
             snapshot = yield Write(self._checkpoints.snapshot)
-            with_snapshot = encode({**decode(text.encode()), "checkpoint_id": snapshot}).decode()
-            yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, with_snapshot, snapshot))
+            kept = {**kept, "checkpoint_id": snapshot}
+        yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, _text(kept), snapshot))
         return value["result"]
 
     def _model(
@@ -197,19 +195,19 @@ class DurableSteps(Driving):
         except Exception as error:
             yield self._failure(seq, drive, KIND_MODEL_DECISION, error)
             raise
-        answer = {"request": prints, "response": response}
+        value, kept = self._recordable({"response": response})
+        kept = {"request": prints, **kept}
         if superseded:
-            answer["superseded"] = superseded
-        text, value = self._recordable(answer)
+            kept["superseded"] = superseded
         write = drive.replace if superseded else drive.insert
-        yield Write(partial(write, seq, KIND_MODEL_DECISION, text))
+        yield Write(partial(write, seq, KIND_MODEL_DECISION, _text(kept)))
         return value["response"]
 
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
         if not isinstance(text, str) or not text:
             raise InvalidJournalError(f"A question is a text, not {text!r:.80}.", kind="invalid_request")
-        asked = decode(encode({"question": text, "binds": binds}))
-        issued = self._kept(approvals.question(asked["question"], asked["binds"]))
+        asked, kept = self._recordable({"question": text, "binds": binds})
+        issued = {**kept, "binds_digest": digest(asked["binds"])}
         events = drive.record.get(seq, {})
         stored = events.get(KIND_APPROVAL)
         suspended = TurnSuspended(
@@ -220,7 +218,7 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_APPROVAL, issued)
             self._must_be_open(drive)
-            yield Write(partial(drive.insert, seq, KIND_APPROVAL, encode(issued).decode()))
+            yield Write(partial(drive.insert, seq, KIND_APPROVAL, _text(issued)))
             raise self._halt(suspended)
         recorded = decode_row(self._run_id, seq, KIND_APPROVAL, stored)
         names = ("question", "binds_digest")
@@ -234,7 +232,7 @@ class DurableSteps(Driving):
         if fields:
             # Nothing was done on the old decision yet: the new arguments are a new question.
             issued["superseded"] = [*recorded.pop("superseded", []), recorded]
-            yield Write(partial(drive.replace, seq, KIND_APPROVAL, encode(issued).decode()))
+            yield Write(partial(drive.replace, seq, KIND_APPROVAL, _text(issued)))
         raise self._halt(suspended)
 
     def _iteration(self, seq: int, drive: Drive, index: int) -> Step[int]:
@@ -275,8 +273,8 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, kind, issued)
             self._must_be_open(drive)
-            text, value = self._recordable(payload)
-            yield Write(partial(drive.insert, seq, kind, text))
+            value, kept = self._recordable(payload)
+            yield Write(partial(drive.insert, seq, kind, _text(kept)))
             return value
         recorded = decode_row(self._run_id, seq, kind, stored)
         fields = differing_fields({name: recorded.get(name) for name in identity}, self._kept(issued))
@@ -298,18 +296,20 @@ class DurableSteps(Driving):
 
     def _kept(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """A payload as the record has it: what may not be kept taken out, what is not JSON turned into text."""
-        kept: dict[str, Any] = decode(self._journal._stored(payload).encode())
-        return kept
+        return self._recordable(payload)[1]
 
-    def _recordable(self, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """A payload as it is stored, and as the loop gets it: what a replay would give, and whole where it was redacted
-        for the record."""
+    def _recordable(self, payload: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less."""
         text = encode(payload)
         value: dict[str, Any] = decode(text)
-        return text.decode() if self._journal._redact is None else self._journal._stored(payload), value
+        return value, value if self._journal._redact is None else self._journal._redact(decode(text))
 
 
 _MISS: Final = object()
+
+
+def _text(payload: Mapping[str, Any]) -> str:
+    return encode(payload).decode()
 
 
 def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None) -> UncertainEffectError:

@@ -1,0 +1,264 @@
+"""One driver at a time, and proof of life that the kernel keeps. run-journal.md, section 4."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turn_journal_runtime.errors import TurnBusyError
+from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, RunJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HOLDER = """
+    import sys
+    from turn_journal_runtime.run_journal import *
+    journal = RunJournal(sys.argv[1])
+    runs = [DurableRun(journal, run_id) for run_id in sys.argv[2:]]
+    for run in runs:
+        run.tool("t", {}, lambda: "holder")
+    print("driving", flush=True)
+    for line in sys.stdin:
+        for run in runs:
+            if line == "finish\\n":
+                run.finish()
+            if line == "release\\n":
+                run.release()
+        print("done", flush=True)
+"""
+
+
+class Holder:
+    """Another process that drives runs."""
+
+    def __init__(self, path: Path, *run_ids: str) -> None:
+        command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(path), *run_ids]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "driving\n"
+
+    def tell(self, word: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def hold(path: Path) -> Iterator[Callable[..., Holder]]:
+    holders: list[Holder] = []
+
+    def start(*run_ids: str) -> Holder:
+        holders.append(Holder(path, *run_ids))
+        return holders[-1]
+
+    yield start
+    for holder in holders:
+        holder.kill()
+
+
+def locks(path: Path) -> list[str]:
+    return sorted(file.name for file in Path(f"{path}.owners").glob("*"))
+
+
+def tool(journal: RunJournal, run_id: str, name: str = "t") -> str:
+    with DurableRun(journal, run_id) as run:
+        found: str = run.tool(name, {}, lambda: "here")
+        return found
+
+
+pytestmark = pytest.mark.process
+
+
+def test_a_second_driver_is_told_who_drives(hold: Callable[..., Holder], path: Path) -> None:
+    holder = hold("r")
+    with RunJournal(path) as journal:
+        before = journal.events("r")
+        with pytest.raises(TurnBusyError, match=f"process {holder.process.pid}") as caught:
+            tool(journal, "r")
+        owner = caught.value.details["owner"]
+        assert (owner["pid"], owner["language"], caught.value.is_retryable) == (holder.process.pid, "python", True)
+        assert journal.events("r") == before
+        assert tool(journal, "another") == "here"
+
+
+def test_interrupted_runs_leave_out_what_a_living_process_drives(hold: Callable[..., Holder], path: Path) -> None:
+    holder = hold("a", "b")
+    with RunJournal(path) as journal:
+        journal.open_run("c")
+        assert journal.interrupted_runs() == ["c"]
+        assert journal.interrupted_runs(include_owned=True) == ["a", "b", "c"]
+        holder.kill()
+        assert journal.interrupted_runs() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+def test_a_dead_drivers_runs_are_free_at_once(hold: Callable[..., Holder], path: Path, way: int) -> None:
+    holder = hold("r")
+    os.kill(holder.process.pid, way)
+    holder.process.wait()
+    with RunJournal(path) as journal:
+        assert tool(journal, "r") == "holder"
+        assert not [name for name in locks(path) if name.startswith(f"{holder.process.pid}-")]
+
+
+def test_a_stopped_driver_is_not_dead(hold: Callable[..., Holder], path: Path) -> None:
+    """A laptop that sleeps, a process under a debugger: no clock may say that it died."""
+    holder = hold("r")
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    try:
+        with RunJournal(path) as journal, pytest.raises(TurnBusyError):
+            tool(journal, "r")
+    finally:
+        os.kill(holder.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("word", ["finish", "release"])
+def test_a_driver_that_ends_its_drive_frees_the_run(hold: Callable[..., Holder], path: Path, word: str) -> None:
+    holder = hold("r")
+    holder.tell(word)
+    with RunJournal(path) as journal:
+        assert tool(journal, "r") == "holder"
+
+
+def test_a_driver_that_lost_its_run_can_no_longer_write(hold: Callable[..., Holder], path: Path) -> None:
+    """Its lock is gone though it lives (somebody removed the file): the fence keeps it out."""
+    journal = RunJournal(path)
+    run = DurableRun(journal, "r")
+    run.tool("t", {}, lambda: "first")
+    for file in Path(f"{path}.owners").iterdir():
+        file.unlink()
+    thief = hold("r")
+    before = journal.events("r")
+    ran: list[int] = []
+    with pytest.raises(TurnBusyError, match="no longer driven from here"):
+        run.tool("mine", {}, lambda: ran.append(1))
+    with pytest.raises(TurnBusyError):
+        run.finish("failed")
+    run.release()
+    assert (ran, journal.events("r")) == ([], before)
+    thief.tell("finish")
+    found = journal.run_meta("r")
+    assert found is not None
+    assert found.outcome == "done"
+    journal.close()
+
+
+def test_two_handles_of_one_process_are_two_drivers(path: Path) -> None:
+    with RunJournal(path) as one, RunJournal(path) as two:
+        run = DurableRun(one, "r")
+        run.start()
+        for journal in (one, two):
+            with pytest.raises(TurnBusyError):
+                DurableRun(journal, "r").start()
+            assert journal.interrupted_runs() == []
+        run.release()
+        assert tool(two, "r") == "here"
+
+
+def test_a_driver_that_is_dropped_or_closed_drives_no_more(path: Path) -> None:
+    with RunJournal(path) as other:
+        journal = RunJournal(path)
+        run: DurableRun | None = DurableRun(journal, "r")
+        assert run is not None
+        run.start()
+        del run
+        gc.collect()
+        assert tool(journal, "r") == "here", "the same handle takes it up"
+        journal.open_run("r")
+        run = DurableRun(journal, "r")
+        run.start()
+        journal.close()
+        assert other.interrupted_runs() == ["r"]
+        assert tool(other, "r") == "here"
+        with RunJournal(path) as third:
+            third.open_run("s")
+            forgotten = DurableRun(RunJournal(path), "s")
+            forgotten.start()
+            assert third.interrupted_runs() == []
+            del forgotten
+            gc.collect()
+            assert third.interrupted_runs() == ["s"]
+
+
+def test_of_many_that_want_a_run_one_gets_it(path: Path) -> None:
+    with RunJournal(path) as setup:
+        setup.open_run("r")
+    barrier = threading.Barrier(8)
+    outcomes: list[str] = []
+    kept: list[DurableRun] = []
+
+    def want(number: int) -> None:
+        journal = shared if number % 2 else RunJournal(path)
+        run = DurableRun(journal, "r")
+        barrier.wait()
+        try:
+            run.start()
+            kept.append(run)
+            outcomes.append("driving")
+        except TurnBusyError:
+            outcomes.append("busy")
+
+    with RunJournal(path) as shared:
+        threads = [threading.Thread(target=want, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(outcomes) == ["busy"] * 7 + ["driving"]
+
+
+def test_a_run_is_freed_when_its_async_drive_is_cancelled(path: Path) -> None:
+    async def main() -> None:
+        async def drive() -> None:
+            async with AsyncDurableRun(journal, "r") as run:
+                await run.tool("t", {}, asyncio.Event().wait)
+
+        task = asyncio.ensure_future(drive())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with RunJournal(path) as journal:
+        asyncio.run(main())
+        assert journal.interrupted_runs() == ["r"]
+        assert [step.tool for step in journal.uncertain("r")] == ["t"], "cancelled in the middle is not known"
+
+
+def test_what_dead_owners_left_is_swept(hold: Callable[..., Holder], path: Path) -> None:
+    for _ in range(3):
+        hold("r").kill()
+    alive = hold("s")
+    with RunJournal(path) as journal, DurableRun(journal, "t") as run:
+        run.iteration(0)
+        names = locks(path)
+        assert len(names) == 2
+        assert {name.split("-")[0] for name in names} == {str(os.getpid()), str(alive.process.pid)}
+    assert len(locks(path)) == 1
+
+
+def test_a_journal_in_memory_has_drivers_too() -> None:
+    with RunJournal(":memory:") as journal:
+        run = DurableRun(journal, "r")
+        run.start()
+        with pytest.raises(TurnBusyError):
+            DurableRun(journal, "r").start()
+        run.release()
+        assert tool(journal, "r") == "here"
