@@ -43,21 +43,26 @@ def journal_of(spec: Any) -> Any:
         return journal_of(NAMED[spec])
     if "value" in spec:
         return spec["value"]
-    journal = json.loads(json.dumps(journal_of(spec["base"])))
-    for pointer in spec.get("drop", ()):
-        parent, key = _parent(journal, pointer)
+    return with_changes(journal_of(spec["base"]), spec)
+
+
+def with_changes(value: Any, changes: dict[str, Any]) -> Any:
+    """A copy without what `drop` names and with what `set` gives, both by JSON pointers."""
+    changed = json.loads(json.dumps(value))
+    for pointer in changes.get("drop", ()):
+        parent, key = _place(changed, pointer)
         del parent[key]
-    for pointer, value in spec.get("set", {}).items():
-        parent, key = _parent(journal, pointer)
-        parent[key] = value
-    return journal
+    for pointer, to in changes.get("set", {}).items():
+        parent, key = _place(changed, pointer)
+        parent[key] = to
+    return changed
 
 
-def _parent(journal: Any, pointer: str) -> tuple[Any, str]:
+def _place(value: Any, pointer: str) -> tuple[Any, Any]:
     *way, key = pointer.split("/")[1:]
     for step in way:
-        journal = journal[step]
-    return journal, key
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value, int(key) if isinstance(value, list) else key
 
 
 def filled_in(expected: Any, found: Any) -> Any:

@@ -263,4 +263,4 @@ class Turn(RuleBasedStateMachine):
 def test_a_turn_does_what_the_model_says(kind: Kind, client: RuntimeClient) -> None:
     machine = type("Turn", (Turn,), {"kind": kind, "client": client})
     print(f"TURN_JOURNAL_SEED={SEED}")
-    run_state_machine_as_test(seed(SEED)(machine), settings=tried(15, stateful_step_count=30))
+    run_state_machine_as_test(seed(SEED)(machine), settings=tried(8, stateful_step_count=30))

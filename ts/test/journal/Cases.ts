@@ -5,10 +5,7 @@ import { isObject, type JsonObject, type JsonValue } from "../../src/contract/Js
 const contract = new URL("../../../tests/contract/", import.meta.url)
 
 /** A journal by its name, as a change of another one, or as it is. */
-export type JournalSpec =
-  | string
-  | { readonly base: JournalSpec; readonly set?: JsonObject; readonly drop?: ReadonlyArray<string> }
-  | { readonly value: JsonValue }
+export type JournalSpec = string | ({ readonly base: JournalSpec } & Changes) | { readonly value: JsonValue }
 
 export interface Case {
   readonly name: string
@@ -32,6 +29,19 @@ export const caseFiles = (): ReadonlyArray<CaseFile> =>
     .sort()
     .map((name) => ({ ...read<CaseFile>(`turn_journal/${name}`), file: name.slice(0, -".json".length) }))
 
+export interface SchemaCases {
+  readonly schema: string
+  readonly valid: ReadonlyArray<{ readonly name: string; readonly value: JsonValue }>
+  /** A value, or a change of the first valid one. */
+  readonly invalid: ReadonlyArray<{ readonly name: string; readonly value?: JsonValue } & Changes>
+}
+
+export const schemaCases = (): ReadonlyArray<SchemaCases> =>
+  readdirSync(new URL("schemas/", contract))
+    .filter((name) => name.endsWith(".json"))
+    .sort()
+    .map((name) => ({ ...read<SchemaCases>(`schemas/${name}`), schema: name.slice(0, -".json".length) }))
+
 export const namedJournals: Readonly<Record<string, JournalSpec>> = read("journals.json")
 
 /** The journal that a case means. */
@@ -42,14 +52,27 @@ export const journalOf = (spec: JournalSpec): JsonValue => {
     return journalOf(named)
   }
   if ("value" in spec) return spec.value
-  const dropped = (spec.drop ?? []).reduce((journal, pointer) => changed(journal, pointer), journalOf(spec.base))
-  return Object.entries(spec.set ?? {}).reduce((journal, [pointer, value]) => changed(journal, pointer, value), dropped)
+  return withChanges(journalOf(spec.base), spec)
+}
+
+export interface Changes {
+  readonly set?: JsonObject
+  readonly drop?: ReadonlyArray<string>
+}
+
+export const withChanges = (document: JsonValue, { set = {}, drop = [] }: Changes): JsonValue => {
+  const dropped = drop.reduce((rest, pointer) => changed(rest, pointer), document)
+  return Object.entries(set).reduce((rest, [pointer, value]) => changed(rest, pointer, value), dropped)
 }
 
 /** A copy with another value at a JSON pointer, or without it. */
 export const changed = (value: JsonValue, pointer: string, to?: JsonValue): JsonValue => {
   const [key, ...rest] = pointer.split("/").slice(1)
   if (key === undefined) throw new Error("a pointer names a key")
+  if (Array.isArray(value)) {
+    const item = value[Number(key)] as JsonValue
+    return value.with(Number(key), rest.length > 0 || to === undefined ? changed(item, `/${rest.join("/")}`, to) : to)
+  }
   if (!isObject(value)) throw new Error(`${pointer} leads through no object`)
   const entries = Object.entries(value)
   const at = entries.findIndex(([name]) => name === key)
