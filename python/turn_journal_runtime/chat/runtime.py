@@ -140,8 +140,7 @@ class ChatRuntime:
         with self._lock:
             conversation = self._conversations.pop(session_id, None)
         if conversation is not None:
-            conversation.close(at_once=True)
-        self._store.cancel_rest(session_id)
+            conversation.close(at_once=True, cancel=True)
 
     def close(self, *, at_once: bool = False) -> None:
         """Lets go of every conversation; the messages that wait stay accepted.
@@ -232,8 +231,8 @@ class _Conversation:
         """Begins no further message."""
         self._stopping.set()
 
-    def close(self, *, at_once: bool) -> None:
-        """Waits for the message at hand, or ends it; then lets go of the session."""
+    def close(self, *, at_once: bool, cancel: bool = False) -> None:
+        """Waits for the message at hand, or ends it; then lets go of the session, and of what is not over."""
         self.stop()
         if at_once and self._adapter is not None:
             _answer(self._adapter.close())
@@ -242,6 +241,8 @@ class _Conversation:
             thread.join()
         if self._adapter is not None:
             _answer(self._adapter.close())
+        if cancel:
+            self._store.cancel_rest(self._session.session_id)
         self._lease.release()
         for turn in self._store.turns(self._session.session_id):
             if turn.is_over:

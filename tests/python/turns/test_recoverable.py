@@ -1,0 +1,101 @@
+"""Which turns are due: open ones without a driver, failed ones whose back-off has passed, and damage stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.python.turns.world import AGENT, GOAL, TODO, KilledError, Ledger, ScriptedHost, Turn, rate_limited
+
+from turn_journal_runtime.turns import HostFailedError, RecoverableTurn, aio, recoverable_turns, run_turn
+from turn_journal_runtime.turns.lease import acquire_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def turn(tmp_path: Path) -> Turn:
+    return Turn(tmp_path, is_async=False)
+
+
+@pytest.fixture(params=["sync", "async"])
+def due(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., list[RecoverableTurn]]:
+    def ask(**options: Any) -> list[RecoverableTurn]:
+        if request.param == "async":
+            return asyncio.run(aio.recoverable_turns(tmp_path, **options))
+        return recoverable_turns(tmp_path, **options)
+
+    return ask
+
+
+def test_a_failed_host_is_due_when_its_back_off_has_passed_and_not_before(turn: Turn, due: Any) -> None:
+    before = time.time()
+    failed = turn.run(ScriptedHost(rate_limited()))
+    assert failed.retry_due is not None
+    assert before + 59 <= failed.retry_due <= time.time() + 60
+    assert due() == []
+    assert due(now=failed.retry_due - 0.5) == []
+    (found,) = due(now=failed.retry_due)
+    assert (found.turn_key, found.status, found.reason) == (failed.turn_key, "failed", "retry_failed_phase")
+    assert due(now=failed.retry_due, retry_failed=False) == []
+    assert run_turn(turn.root, **found.names, host=ScriptedHost(), retry_failed=True).ok
+    assert due(now=failed.retry_due) == []
+
+
+def test_the_back_off_doubles_with_each_attempt_and_ends_with_the_budget(turn: Turn, due: Any) -> None:
+    host = ScriptedHost(*[HostFailedError(kind="transport_lost") for _ in range(3)])
+    backoffs = []
+    for _ in range(3):
+        failed = turn.run(host, retry_failed=True)
+        backoffs.append(turn.journal["host_failure"]["retry"]["backoff_seconds"])
+        assert failed.retry_due is not None
+        assert due(now=failed.retry_due - 2) == []
+    assert backoffs == [10, 20, 40]
+    assert due(now=time.time() + 1000) == []
+
+
+def test_a_turn_that_waits_for_its_hosts_session_is_due(turn: Turn, due: Any) -> None:
+    failed = turn.run(ScriptedHost(rate_limited(resumable=True)))
+    (found,) = due(now=time.time() + 61)
+    assert (found.turn_key, found.reason) == (failed.turn_key, "binding_check_unavailable")
+    assert due() == []
+
+
+def test_open_turns_are_due_unless_somebody_drives_them(turn: Turn, due: Any) -> None:
+    turn.kill(ScriptedHost(KilledError()))
+    (found,) = due()
+    assert found.names == {"goal_id": GOAL, "agent_id": AGENT, "todo_id": TODO, "turn_instance_id": None}
+    assert (found.status, found.resume_from, found.due_at) == ("in_progress", "host_execute", None)
+    with acquire_lease(turn.path):
+        assert due() == []
+    assert due() == [found]
+    waits = turn.run(ScriptedHost(), scheduler=Ledger("action_required"), todo_id="waits", turn_instance_id="7")
+    assert {one.turn_key: (one.status, one.turn_instance_id) for one in due()} == {
+        found.turn_key: ("in_progress", None),
+        waits.turn_key: ("scheduler_action_required", "7"),
+    }
+    turn.run(ScriptedHost(), todo_id="done")
+    assert len(due()) == 2
+
+
+def test_a_damaged_turn_is_named_and_stops_no_other(turn: Turn, due: Any) -> None:
+    turn.kill(ScriptedHost(KilledError()))
+    broken = turn.path.with_name("broken.json")
+    broken.write_text("{")
+    assert {(one.turn_key, one.damage is None) for one in due()} == {
+        ("broken", False),
+        (due(goal_id=GOAL)[-1].turn_key, True),
+    }
+    assert due(goal_id="another") == []
+
+
+def test_a_failure_that_has_no_back_off_is_due_at_once(turn: Turn, due: Any) -> None:
+    spend = Ledger()
+    spend.fails = OSError()
+    failed = turn.run(ScriptedHost(), spend=spend)
+    (found,) = due()
+    assert (found.turn_key, found.resume_from, found.due_at) == (failed.turn_key, "quota_spend", None)
