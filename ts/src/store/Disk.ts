@@ -29,7 +29,6 @@ export const STEPS = [
   "history.truncate",
   "commit.sync",
   "history.rename",
-  "adoption.sync",
   "snapshot.rename",
   "folder.sync",
   "history.seal",

@@ -134,10 +134,7 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
         })
         yield* sync("commit.sync", written, files.snapshot)
         namesAreDurable(names)
-        if (adopting) {
-          yield* rename("history.rename", files.historyDraft, files.history)
-          yield* sync("adoption.sync", [folder], files.folder)
-        }
+        if (adopting) yield* rename("history.rename", files.historyDraft, files.history)
         yield* Effect.tapError(rename("snapshot.rename", files.snapshotDraft, files.snapshot), () =>
           Effect.sync(() => {
             // Also a rename that fails may have been done: then the line that it belongs to has to stay.

@@ -1,0 +1,139 @@
+/** The power goes at every moment of a turn's life, and the file system is left in any state that it may be left in. */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { JsonObject } from "../../src/contract/Json.ts"
+import { operationId } from "../../src/journal/OperationId.ts"
+import { type Disk, nodeDisk, type Step } from "../../src/store/Disk.ts"
+import * as FileDriver from "../../src/store/FileDriver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
+import { Dice, SEED, SOAK } from "../Seed.ts"
+import { fingerprint, materialize, PowerDisk } from "./PowerDisk.ts"
+import { pathOf, quickFolder, wholeTurn } from "./Turns.ts"
+
+const TURN = { turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" }
+const JOURNALS = wholeTurn(TURN)
+const journal = (index: number): JsonObject => JOURNALS[index] ?? assert.fail("no such journal")
+/** Different states for one moment. */
+const STATES_PER_MOMENT = SOAK ? 4000 : 100
+
+const storeOn = (disk: Disk): Layer.Layer<JournalStore, unknown> =>
+  JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk })))
+
+/** One process that writes journals until it ends or is killed. */
+const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: Step | null = null) =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    for (const index of indexes) {
+      const stands = operationId(journal(index))
+      power.note("begin", stands)
+      yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
+      power.note("ack", stands)
+    }
+  }).pipe(Effect.provide(storeOn(power.over(nodeDisk, killedAt))), Effect.exit)
+
+const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unknown>> = {
+  "a turn from its first write on": (power) => aProcess(power, [0, 1, 2]),
+  "a writer that is killed before its rename, and one that goes on": (power) =>
+    Effect.gen(function* () {
+      yield* aProcess(power, [0, 1])
+      yield* aProcess(power, [2], "snapshot.rename")
+      yield* aProcess(power, [2, 3])
+    }),
+  "a writer that is killed after its rename, and one that replays": (power) =>
+    Effect.gen(function* () {
+      yield* aProcess(power, [0])
+      yield* aProcess(power, [1], "folder.sync")
+      yield* aProcess(power, [1])
+    }),
+  "a first writer that is killed, and one that replays": (power) =>
+    Effect.gen(function* () {
+      yield* aProcess(power, [0], "folder.sync")
+      yield* aProcess(power, [0])
+      yield* aProcess(power, [1])
+    }),
+  "a journal of another program, adopted": (power) =>
+    Effect.gen(function* () {
+      const path = pathOf(power.root, TURN.turnKey)
+      mkdirSync(dirname(path), { recursive: true })
+      writeFileSync(path, JSON.stringify(journal(1), null, 2))
+      power.plant(operationId(journal(1)))
+      yield* aProcess(power, [2], "snapshot.rename")
+      yield* aProcess(power, [2, 3])
+    }),
+  "a turn that is pruned": (power) =>
+    Effect.gen(function* () {
+      yield* aProcess(power, [0, 1, 2, 3, 4, 5])
+      const prune = Effect.gen(function* () {
+        const store = yield* JournalStore
+        const request = { runtimeRoot: power.root, olderThan: 0 }
+        const planned = (yield* store.prune({ ...request, dryRun: true })).turns[0]?.operation_id ?? null
+        power.note("begin", planned)
+        yield* store.prune(request)
+        power.note("ack", planned)
+      })
+      yield* Effect.provide(prune, storeOn(power.over(nodeDisk)))
+    })
+}
+
+const check = (root: string, allowed: ReadonlySet<string | null>, where: string) =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const path = pathOf(root, TURN.turnKey)
+    const stored = yield* Effect.result(store.read({ path }))
+    if (stored._tag === "Failure") assert.strictEqual(stored.failure.kind, "journal_not_found", where)
+    const standing = stored._tag === "Success" ? stored.success.operation_id : null
+    assert.isTrue(allowed.has(standing), `${where}: ${standing} stands`)
+    const verified = yield* store.verify({ runtimeRoot: root })
+    assert.deepStrictEqual(
+      verified.turns.flatMap(({ problem }) => (problem === null ? [] : [problem])),
+      [],
+      where
+    )
+    const at = JOURNALS.findIndex((journal) => operationId(journal) === standing)
+    const isPruned = standing !== null && at < 0
+    const next = journal(isPruned ? JOURNALS.length - 1 : Math.min(at + 1, JOURNALS.length - 1))
+    assert.isTrue((yield* store.write({ path, journal: next })).ok, where)
+    assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok, where)
+  }).pipe(Effect.provide(storeOn(UNSYNCED)))
+
+/** What is looked at after the power cut is thrown away: it need not be durable. */
+const UNSYNCED: Disk = { ...nodeDisk, sync: () => Effect.void }
+
+describe(`a power cut (seed ${SEED})`, () => {
+  for (const [name, scenario] of Object.entries(SCENARIOS)) {
+    it(name, { timeout: 3_600_000 }, () =>
+      Effect.runPromise(
+        Effect.scoped(
+          Effect.gen(function* () {
+            const root = yield* quickFolder
+            const power = new PowerDisk(join(root, "recorded"))
+            mkdirSync(power.root)
+            yield* scenario(power)
+            const dice = new Dice(SEED)
+            let states = 0
+            for (let until = 0; until <= power.log.length; until++) {
+              const seen = new Set<string>()
+              for (let tried = 0; tried < STATES_PER_MOMENT; tried++) {
+                const tree = power.stateAt(until, dice)
+                const print = fingerprint(tree)
+                if (seen.has(print)) continue
+                seen.add(print)
+                const place = join(root, "left")
+                mkdirSync(place)
+                materialize(tree, power.root, place)
+                yield* check(place, power.allowedAt(until), `seed ${SEED}, before step ${until}, state ${tried}`)
+                rmSync(place, { recursive: true })
+                states++
+              }
+            }
+            process.stdout.write(`power loss, ${name}: ${states} states of ${power.log.length + 1} moments\n`)
+            assert.isAbove(states, power.log.length)
+          })
+        )
+      )
+    )
+  }
+})
