@@ -135,12 +135,17 @@ class ChatRuntime:
         return self._store.turn(session_id, client_turn_id)
 
     def close_session(self, session_id: str) -> None:
-        """Ends a conversation: what its host does at the moment is ended, and messages that wait are cancelled."""
+        """Ends a conversation: what its host does at the moment is ended, and messages that wait are cancelled.
+
+        Raises:
+            SessionNotFoundError: The session is unknown or closed.
+            TurnBusyError: Another process drives it.
+        """
+        conversation = self._conversation(self._store.session(session_id))
         self._store.close_session(session_id)
         with self._lock:
-            conversation = self._conversations.pop(session_id, None)
-        if conversation is not None:
-            conversation.close(at_once=True, cancel=True)
+            self._conversations.pop(session_id, None)
+        conversation.close(at_once=True, cancel=True)
 
     def close(self, *, at_once: bool = False) -> None:
         """Lets go of every conversation; the messages that wait stay accepted.
