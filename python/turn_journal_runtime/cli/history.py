@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ..bridge import default_client
 from ..journal import load_turn_journal, turn_journal_path
+from ..store import turn_history
 from .invocation import FormatOption, RootOption, TurnArgument, address_of, answering
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
-from .store import items
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from ..documents import TurnTransition
 
 _ABSENT: Final = object()
 _SHOWN_CHARACTERS: Final = 120
@@ -34,10 +36,10 @@ def history(
     if at is not None and not diff:
         journal = load_turn_journal(path, at=at)
         return Report(journal, [Line(json.dumps(journal, ensure_ascii=False, indent=2))])
-    transitions = list(items("turn_journal.history", "transitions", path=str(path)))
+    transitions = turn_history(path)
     if not transitions:
         # Of a turn that another program wrote there is a journal, and no history yet.
-        default_client().call("turn_journal.read", {"path": str(path), "at": None})
+        load_turn_journal(path)
         return Report([], [Line("This turn has no history: another program wrote it. It begins with the next write.")])
     if diff:
         shown = [one for one in transitions if at is None or one["seq"] == at]
@@ -49,7 +51,7 @@ def history(
             one["status"],
             ", ".join(one["completed_phases"]) or "none",
             one["operation_id"].removeprefix("sha256:")[:12],
-            ", ".join(mark for mark in ("signed", "adopted", "pruned") if one[mark]),
+            ", ".join(mark for mark in ("signed", "adopted", "pruned") if one.get(mark)),
         )
         for one in transitions
     ]
@@ -57,7 +59,7 @@ def history(
     return Report(transitions, [Rows(columns, rows, STATUS_STYLES)])
 
 
-def _differences(path: Path, transitions: list[dict[str, Any]], turn: str) -> Report:
+def _differences(path: Path, transitions: Sequence[TurnTransition], turn: str) -> Report:
     document: list[dict[str, Any]] = []
     blocks: list[Block] = []
     before: Any = None

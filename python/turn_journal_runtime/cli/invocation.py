@@ -147,10 +147,10 @@ def _whole_key(root: str, goal_id: str, turn_key: str) -> str:
     """The key that a short one stands for, as git does with its hashes."""
     if not turn_key.startswith(_HASHED) or len(turn_key) == _WHOLE_KEY:
         return turn_key
-    from .store import absolute, items
+    from ..store import list_turn_journals
 
-    listed = items("turn_journal.list", "turns", runtime_root=absolute(root), goal_id=goal_id, status=None)
-    found: list[str] = [turn["turn_key"] for turn in listed if turn["turn_key"].startswith(turn_key)]
+    listed = list_turn_journals(root, goal_id=goal_id)
+    found = [turn["turn_key"] for turn in listed if turn["turn_key"].startswith(turn_key)]
     if not found:
         raise JournalNotFoundError(
             f"Goal {goal_id} has no turn {turn_key}…; `turn-journal list` shows those it has.",

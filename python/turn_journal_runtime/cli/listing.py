@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..store import list_turn_journals
 from .invocation import FormatOption, RootOption, answering, root_of, short_key
 from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, out, renderable_of
-from .store import absolute, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..documents import ListedTurn
 
 
 @answering
@@ -25,21 +27,17 @@ def list_turns(
     format: FormatOption = Format.table,
 ) -> Report | None:
     """The turns, and how far each got. Damaged ones are listed as damaged and stop nothing."""
-    where = absolute(root_of(root))
+    where = root_of(root)
     if watch:
         if format is not Format.table or not out().is_terminal:
             raise typer.BadParameter("It needs a terminal and the table format.", param_hint="--watch")
         _watch(where, goal, status, interval)
         return None
-    turns = _turns(where, goal, status)
+    turns = list(list_turn_journals(where, goal_id=goal, status=status))
     return Report(turns, _blocks(turns))
 
 
-def _turns(root: str, goal: str | None, status: str | None) -> list[dict[str, Any]]:
-    return list(items("turn_journal.list", "turns", runtime_root=root, goal_id=goal, status=status))
-
-
-def _blocks(turns: Sequence[dict[str, Any]]) -> list[Block]:
+def _blocks(turns: Sequence[ListedTurn]) -> list[Block]:
     if not turns:
         return [Line("There are no such turns here.")]
     rows = [
@@ -65,7 +63,7 @@ def _watch(root: str, goal: str | None, status: str | None, interval: float) -> 
     with Live(console=out(), auto_refresh=False) as live:
         try:
             while True:
-                blocks = _blocks(_turns(root, goal, status))
+                blocks = _blocks(list(list_turn_journals(root, goal_id=goal, status=status)))
                 live.update(Group(*map(renderable_of, blocks)), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:

@@ -13,13 +13,15 @@ import typer
 
 from ..errors import TurnJournalError
 from ..journal import load_turn_journal, turn_journal_path
+from ..store import recoverable_turn_journals
 from .explanations import explain_reason
 from .invocation import FormatOption, RootOption, YesOption, address_of, answering, root_of, short_key
 from .output import Block, Format, Line, Report, Rows, err
-from .store import absolute, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ..documents import RecoverableJournal, RecoveryDecision
 
 #: Where a package registers the function that drives its turns.
 ENTRY_POINTS: Final = "turn_journal_runtime.recover"
@@ -77,29 +79,26 @@ def recover(
     """
     if turn is not None:
         where = address_of(turn, root)
-        runtime_root, goal = absolute(where.root), where.goal_id
+        runtime_root, goal = where.root, where.goal_id
     else:
-        where, runtime_root = None, absolute(root_of(root))
+        where, runtime_root = None, root_of(root)
     found = [
         one
-        for one in items(
-            "turn_journal.recoverable", "turns", runtime_root=runtime_root, goal_id=goal, retry_failed=retry_failed
-        )
+        for one in recoverable_turn_journals(runtime_root, goal_id=goal, retry_failed=retry_failed)
         if where is None or one["turn_key"] == where.turn_key
     ]
-    outcomes = {}
-    if yes and any(one["damage"] is None for one in found):
-        drive = _entry(entry)
-        for one in found:
-            if one["damage"] is None:
-                outcomes[one["goal_id"], one["turn_key"]] = _driven(drive, _due(runtime_root, one, retry_failed))
-    rows, document = [], []
+    drive = _entry(entry) if yes and any(one["damage"] is None for one in found) else None
+    rows: list[tuple[str, ...]] = []
+    document: list[dict[str, Any]] = []
     for one in found:
-        outcome = outcomes.get((one["goal_id"], one["turn_key"]))
-        decision = one["recovery_decision"]
-        would = one["damage"]["message"] if decision is None else _plan(decision)
         name = f"{one['goal_id']}/{short_key(one['turn_key'])}"
-        rows.append((name, "damaged" if one["damage"] else one["status"], would, outcome or ""))
+        decision, damage, outcome = one["recovery_decision"], one["damage"], None
+        if damage is not None or decision is None:
+            rows.append((name, "damaged", damage["message"] if damage else "", ""))
+        else:
+            if drive is not None:
+                outcome = _driven(drive, _due(runtime_root, one, decision, retry_failed))
+            rows.append((name, one["status"] or "", _plan(decision), outcome or ""))
         document.append({**one, "outcome": outcome})
     if not found:
         nothing = (
@@ -110,11 +109,11 @@ def recover(
     blocks: list[Block] = [Rows(columns if yes else columns[:3], rows if yes else [row[:3] for row in rows])]
     if not yes:
         blocks.append(Line("Nothing was changed. Add --yes and an entry point to drive them on.", "dim"))
-    failed = any(outcome.startswith("failed") for outcome in outcomes.values())
+    failed = any((one["outcome"] or "").startswith("failed") for one in document)
     return Report(document, blocks, code=1 if failed else 0)
 
 
-def _plan(decision: dict[str, Any]) -> str:
+def _plan(decision: RecoveryDecision) -> str:
     host = "; the host is started again" if decision["reinvoke_host"] else ""
     return f"goes on from {decision['resume_from']}{host}: {explain_reason(decision['reason']).why}"
 
@@ -130,7 +129,7 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
     return str(getattr(result, "status", "driven"))
 
 
-def _due(runtime_root: str, one: dict[str, Any], retry_failed: bool) -> DueTurn:
+def _due(runtime_root: str, one: RecoverableJournal, decision: RecoveryDecision, retry_failed: bool) -> DueTurn:
     journal = load_turn_journal(turn_journal_path(runtime_root, goal_id=one["goal_id"], turn_key=one["turn_key"]))
     return DueTurn(
         runtime_root=runtime_root,
@@ -139,7 +138,7 @@ def _due(runtime_root: str, one: dict[str, Any], retry_failed: bool) -> DueTurn:
         turn_key=one["turn_key"],
         todo_id=_text_at(journal, "plan", "turn_envelope", "action", "selected_todo", "todo_id"),
         turn_instance_id=_text_at(journal, "plan", "transaction", "turn_instance_id"),
-        resume_from=one["recovery_decision"]["resume_from"],
+        resume_from=decision["resume_from"] or "",
         retry_failed=retry_failed and one["status"] == "failed",
     )
 

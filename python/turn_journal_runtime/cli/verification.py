@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from ..bridge import default_client
 from ..errors import JournalNotFoundError
 from ..journal import turn_journal_path
-from .invocation import FormatOption, RootOption, TurnArgument, YesOption, address_of, answering, root_of, short_key
+from ..store import prune_turn_journals, repair_turn_journal, turn_heads, verify_turn_journal
+from .invocation import (
+    FormatOption,
+    RootOption,
+    TurnArgument,
+    YesOption,
+    address_of,
+    answering,
+    is_database,
+    root_of,
+    short_key,
+)
 from .output import Block, Format, Heading, Line, Points, Report, Rows, err
-from .store import absolute, count_turns, items, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..documents import TurnHead
+
 GoalOption: TypeAlias = Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")]
 
-_HEADS_A_CALL: Final = 1000
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -43,71 +54,44 @@ def verify(
 
     A history cannot show that its own end was cut together with its journal; `--heads` can. Exits with 4 on damage.
     """
+    turn_key: str | None = None
     if turn is not None:
         where = address_of(turn, root)
-        params: dict[str, Any] = {
-            "runtime_root": absolute(where.root),
-            "goal_id": where.goal_id,
-            "turn_key": where.turn_key,
-        }
-        total: int | None = 1
+        runtime_root, goal, turn_key = where.root, where.goal_id, where.turn_key
     else:
-        params = {"runtime_root": absolute(root_of(root)), "goal_id": goal}
-        total = count_turns(params["runtime_root"], goal)
-    verified = transitions = 0
-    damaged: list[dict[str, Any]] = []
-    unsigned = unfinished = 0
-    with _progress("Verifying", total if heads is None else None) as advance:
-        for page in _verified(params, heads):
-            for one in page["turns"]:
-                verified += 1
-                transitions += one["transitions"]
-                unsigned += not one["signed"]
-                unfinished += one["unfinished"]
-                if not one["ok"]:
-                    damaged.append(one)
-            advance(len(page["turns"]))
-    document = {
-        "ok": not damaged,
-        "turns": verified,
-        "transitions": transitions,
-        "unsigned": unsigned,
-        "unfinished": unfinished,
-        "damaged": damaged,
-    }
-    counted = f"{verified} turns with {transitions} transitions"
-    if not damaged:
+        runtime_root = root_of(root)
+    total = 1 if turn_key is not None else count_turns(runtime_root, goal)
+    expected = None if heads is None else _read_heads(heads)
+    with _progress("Verifying", total if expected is None else len(expected)) as advance:
+        report = verify_turn_journal(
+            runtime_root, goal_id=goal, turn_key=turn_key, heads=expected, progress=lambda _: advance(1)
+        )
+    counted = f"{report['turns']} turns with {report['transitions']} transitions"
+    if report["ok"]:
         blocks: list[Block] = [Line(f"As written: {counted}.", "bold green")]
     else:
         rows = [
             (
                 f"{one['goal_id']}/{short_key(one['turn_key'])}",
                 one["problem"]["kind"],
-                one["problem"]["file"] + (f", line {one['problem']['line']}" if one["problem"]["line"] else ""),
+                str(one["problem"]["line"] or ""),
                 one["problem"]["message"],
             )
-            for one in damaged
+            for one in report["problems"]
+            if one["problem"] is not None
         ]
         blocks = [
-            Line(f"Damaged: {len(damaged)} of {counted}.", "bold red"),
-            Rows(("turn", "problem", "where", "what"), rows),
+            Line(f"Damaged: {len(rows)} of {counted}.", "bold red"),
+            Rows(("turn", "problem", "line", "what"), rows),
             Line("Nothing was changed. `turn-journal repair TURN` says what could be put right.", "dim"),
         ]
-    if unfinished:
-        blocks.append(Line(f"{unfinished} writers were cut off; the next writer completes or drops that.", "dim"))
-    return Report(document, blocks, code=4 if damaged else 0)
+    if report["unfinished"]:
+        cut_off = f"{report['unfinished']} writers were cut off; the next writer completes or drops what they left."
+        blocks.append(Line(cut_off, "dim"))
+    return Report(report, blocks, code=0 if report["ok"] else 4)
 
 
-def _verified(params: dict[str, Any], heads: Path | None) -> Iterator[dict[str, Any]]:
-    if heads is None:
-        yield from pages("turn_journal.verify", **params)
-        return
-    expected = _read_heads(heads)
-    for start in range(0, len(expected), _HEADS_A_CALL):
-        yield from pages("turn_journal.verify", **params, heads=expected[start : start + _HEADS_A_CALL])
-
-
-def _read_heads(path: Path) -> list[dict[str, Any]]:
+def _read_heads(path: Path) -> list[TurnHead]:
     try:
         heads = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -118,22 +102,16 @@ def _read_heads(path: Path) -> list[dict[str, Any]]:
         ) from None
     if not isinstance(heads, list):
         raise typer.BadParameter(f"{path} is no export of `turn-journal heads -f json`.", param_hint="--heads")
-    return heads
+    found: list[TurnHead] = heads
+    return found
 
 
 @answering
 def heads(root: RootOption = None, goal: GoalOption = None, format: FormatOption = Format.json) -> Report:
-    """Export the end of every history, to keep elsewhere for `verify --heads`. Exits with 4 when some are damaged."""
-    params = {"runtime_root": absolute(root_of(root)), "goal_id": goal}
-    found: list[dict[str, Any]] = []
-    damaged: list[dict[str, Any]] = []
-    for page in pages("turn_journal.heads", **params):
-        found += page["heads"]
-        damaged += page["damaged"]
-    for one in damaged:
-        err().print(f"{one['goal_id']}/{one['turn_key']}: {one['damage']['message']}", markup=False)
+    """Export the end of every history, to keep elsewhere for `verify --heads`. Damaged turns have none."""
+    found = list(turn_heads(root_of(root), goal_id=goal))
     rows = [(f"{head['goal_id']}/{short_key(head['turn_key'])}", str(head["count"]), head["digest"]) for head in found]
-    return Report(found, [Rows(("turn", "transitions", "digest"), rows)], code=4 if damaged else 0)
+    return Report(found, [Rows(("turn", "transitions", "digest"), rows)])
 
 
 @answering
@@ -142,14 +120,13 @@ def repair(
 ) -> Report:
     """Say what would be cut to make a damaged turn usable; with --yes, cut it. What is cut is kept beside it."""
     where = address_of(turn, root)
-    path = str(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
-    answer = default_client().call("turn_journal.repair", {"path": path, "plan": None})
+    path = turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key)
+    answer = repair_turn_journal(path)
     if yes and answer["plan"] is not None:
-        answer = default_client().call("turn_journal.repair", {"path": path, "plan": answer["plan"]})
-    problem = answer["problem"]
+        answer = repair_turn_journal(path, plan=answer["plan"])
     blocks: list[Block] = [Line(answer["message"], "bold")]
-    if problem is not None:
-        blocks.append(Points([f"{problem['kind']}: {problem['message']}"]))
+    if answer["cut_bytes"]:
+        blocks.append(Points([f"{answer['kept']} transitions stay; {answer['cut_bytes']} bytes go beside the history"]))
     if answer["plan"] is not None and not answer["done"]:
         blocks.append(Line("Nothing was changed. Add --yes to do it.", "dim"))
     return Report(answer, blocks)
@@ -170,14 +147,9 @@ def prune(
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", older_than)
     if match is None:
         raise typer.BadParameter("Give a number with s, m, h, d or w: 30d.", param_hint="--older-than")
-    params = {
-        "runtime_root": absolute(root_of(root)),
-        "goal_id": goal,
-        "older_than": float(match[1]) * _UNITS[match[2]],
-        "keep": keep,
-        "dry_run": not yes,
-    }
-    turns = list(items("turn_journal.prune", "turns", **params))
+    turns = prune_turn_journals(
+        root_of(root), older_than=float(match[1]) * _UNITS[match[2]], keep=keep, goal_id=goal, dry_run=not yes
+    )
     left = [turn for turn in turns if turn["damage"]]
     pruned = len(turns) - len(left)
     blocks: list[Block] = [
@@ -188,7 +160,13 @@ def prune(
     if left:
         blocks += [
             Heading("Left alone"),
-            Points([f"{turn['goal_id']}/{turn['turn_key']}: {turn['damage']['message']}" for turn in left]),
+            Points(
+                [
+                    f"{turn['goal_id']}/{turn['turn_key']}: {turn['damage']['message']}"
+                    for turn in left
+                    if turn["damage"]
+                ]
+            ),
         ]
     return Report({"ok": not left, "done": yes, "turns": turns}, blocks, code=4 if left else 0)
 
@@ -203,3 +181,11 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+def count_turns(root: str, goal: str | None) -> int | None:
+    """About how many turns there are, for a progress bar; None where counting would cost as much as the work."""
+    if is_database(root):
+        return None
+    folders = Path(root, "goals").glob("*/turns") if goal is None else [Path(root, "goals", goal, "turns")]
+    return sum(name.endswith(".json") for folder in folders if folder.is_dir() for name in os.listdir(folder))
