@@ -17,104 +17,103 @@ class Explanation(NamedTuple):
 
 
 _REBUILD: Final = "Plan the turn anew with `run_turn`; keep this file as evidence."
-_WRITER: Final = "Correct the program that writes it, then write again; nothing was changed by this refusal."
 
 VIOLATIONS: Final[dict[str, Explanation]] = {
     "goal_identity_missing": Explanation(
-        "The journal, its envelope or its settlement identity names no goal.",
-        "Write `goal_id` in each of them. A plain turn carries it at the top level.",
+        "The journal, its envelope, its settlement or the question names no goal.",
+        "Name the goal in your question, and `goal_id` in the journal; a plain turn has it at the top level.",
     ),
     "goal_mismatch": Explanation(
-        "The goals that the journal, its plan and your question name are not the same.",
-        "Ask with the goal that the turn was written for; if that is the one you asked with, the file was misplaced.",
+        "The journal, its plan and the question name different goals.",
+        "You have another goal's journal: check the path and the goal you asked for.",
     ),
     "goal_ref_binding_incomplete": Explanation(
-        "One of `plan.goal_ref` and `plan.transaction.goal_ref` is missing.",
-        "Write both or neither.",
+        "Only one of plan and transaction has a `goal_ref`.",
+        "Plan the turn again with both or none.",
     ),
     "goal_ref_binding_invalid": Explanation(
-        "A goal reference is malformed.",
-        "Write `goal_id` and a `goal_instance_id` of the form `ginst_` and 32 lower-case hex digits.",
+        "A `goal_ref` is malformed.",
+        "Plan the turn again: `goal_id`, and `goal_instance_id` as `ginst_` and 32 hex digits.",
     ),
     "goal_ref_binding_mismatch": Explanation(
-        "The two goal references differ, or name another goal than you asked for.",
-        "The goal was made anew since the turn was planned, or plans were mixed. Plan a new turn for the present goal.",
+        "The two `goal_ref`s differ, or name another goal.",
+        "The goal was replaced by a new instance: plan a new turn for that one.",
     ),
     "owner_identity_missing": Explanation(
-        "The envelope or the settlement identity names no agent.",
-        "Write `agent_id` in both. A plain turn carries it at the top level.",
+        "No agent is named.",
+        "Name the agent in your question, and `agent_id` in the journal; a plain turn has it at the top level.",
     ),
     "owner_mismatch": Explanation(
-        "The turn belongs to another agent than the one that asks.",
-        "Ask as the agent that owns it; `turn-journal list` shows the turns. A turn never changes its owner.",
+        "Another agent owns the turn.",
+        "Leave it to its owner.",
     ),
     "settlement_identity_invalid": Explanation(
-        "The settlement identity is malformed, or its effect id is not the one that its parts make.",
-        "Derive the effect id from goal, agent, todo (or obligation) and turn instance. " + _WRITER,
+        "The settlement's identity is incomplete, or its effect id does not follow from it.",
+        "Take the settlement from the orchestrator as it is; never edit it.",
     ),
     "settlement_turn_instance_mismatch": Explanation(
-        "The settlement is for another instance of the turn.",
-        "Settlement and transaction were taken from two turns. " + _REBUILD,
+        "The settlement is of another attempt at this work.",
+        "Plan the turn again.",
     ),
     "settlement_binding_mismatch": Explanation(
-        "The settlement is bound to other work than the turn selected.",
-        "Its todo or obligation is not the one in the envelope. " + _REBUILD,
+        "The settlement is for other work than the envelope selects.",
+        "Plan the turn again: the selection changed after it was settled.",
     ),
     "turn_key_identity_missing": Explanation(
-        "The journal or its transaction carries no turn key.",
-        "Write `turn_key` in both. A plain turn carries it at the top level.",
+        "A place that has to name the turn's key does not.",
+        "Name the key in your question, and `turn_key` in the journal; look at `host_result` and `receipt`, too.",
     ),
     "turn_key_mismatch": Explanation(
-        "The turn keys in the journal, its result, its receipt and your question are not the same.",
-        "Ask with the key the turn was written under; a result or receipt of another turn must not be copied in.",
+        "The journal, its result, its receipt and the question name different keys.",
+        "A result of another turn was put in, or you asked for another turn.",
     ),
     "plan_phases_invalid": Explanation(
-        "`plan.phases` is no list of distinct names, or `plan.host_phases` names something else.",
-        "Give `plan.phases` as a non-empty list of distinct names, and take `host_phases` from it.",
+        "`plan.phases` is no list of distinct names, or `plan.host_phases` no part of it.",
+        "Correct the plan and begin a new turn: plans do not change.",
     ),
     "completed_phases_invalid": Explanation(
         "`completed_phases` is no list.",
-        "The writer does not follow the contract. " + _WRITER,
+        "The journal is damaged: `turn-journal verify` says whether its history is whole.",
     ),
     "completed_phases_not_ordered_prefix": Explanation(
-        "The completed phases skip a phase, repeat one or are out of order.",
-        "Phases are completed from the first one on. Read `turn-journal history` for where it went wrong.",
+        "The completed phases are not the first ones in order.",
+        "Another program wrote it, or it is damaged: `turn-journal history` shows where it went wrong.",
     ),
     "journal_status_phase_mismatch": Explanation(
-        "The status does not go with the phases that are completed.",
-        "For example `committed` before the last phase. Read `turn-journal history` for the last state that held.",
+        "The status and the number of phases contradict each other.",
+        "Another program wrote it, or it is damaged: `turn-journal history` shows where it went wrong.",
     ),
     "journal_not_terminal": Explanation(
-        "The turn is not over.",
-        "That is no fault: drive it on (`turn-journal recover`). It can be replayed once it has ended.",
+        "The turn is open.",
+        "Nothing is wrong: see its recovery decision.",
     ),
     "journal_status_unsupported": Explanation(
-        "The status is none of those the contract knows.",
-        "It was written by a newer version or by hand. Upgrade this package, or correct the writer.",
+        "This version does not know the status.",
+        "Upgrade, or leave the turn to the program that wrote it.",
     ),
     "prepared_effect_attempts_invalid": Explanation(
         "`effect_attempts` is no object.",
-        "Remove it when no effect is under way, else write the one attempt. " + _WRITER,
+        "Remove the key if no effect is pending.",
     ),
     "prepared_effect_count_invalid": Explanation(
-        "More or fewer than one effect is recorded as about to be sent.",
-        "A turn prepares one effect at a time. Settle the ones that were sent, and record them as phases.",
+        "Not exactly one effect is pending.",
+        "Prepare one effect at a time; remove the key when it is resolved.",
     ),
     "prepared_effect_step_unsupported": Explanation(
-        "The effect that is about to be sent is of an unknown step.",
-        "Effects are `durable_writeback`, `quota_spend` and `terminal_closeout`; in a plain turn, its own phases.",
+        "No such step can be pending.",
+        "Use `durable_writeback`, `quota_spend` or `terminal_closeout`; in a plain turn a phase of its plan.",
     ),
     "prepared_effect_identity_invalid": Explanation(
-        "The prepared effect has another status than `prepared`, or another turn's reference.",
-        "The reference is the effect id, `#` and the step. " + _WRITER,
+        "The attempt is not `prepared`, or its reference is not `<effect id>#<step>`.",
+        "The attempt is of another turn: find out what was sent before you go on.",
     ),
     "prepared_effect_phase_invalid": Explanation(
-        "The effect is prepared at a point where it is not its turn.",
-        "Exactly the phases before its step must be completed. Find out by readback whether it was sent.",
+        "The phases before the step are not exactly the completed ones.",
+        "Resolve the effect before you complete its phase.",
     ),
     "prepared_effect_status_invalid": Explanation(
-        "An effect is prepared in a turn that is over or waits for its scheduler.",
-        "Whether the effect happened is not known: read it back at its target before anything is sent again.",
+        "An effect is pending in a turn that is neither in progress nor failed.",
+        "Find out whether it was sent before you close the turn.",
     ),
 }
 

@@ -45,6 +45,21 @@ def test_every_reason_that_the_core_gives_is_explained() -> None:
     assert given - set(REASONS) == set()
 
 
+def test_the_page_on_the_contract_says_the_same() -> None:
+    page = (ROOT / "docs/turn-journal.md").read_text(encoding="utf-8")
+    rows = {name: (means, do) for name, means, do in re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|$", page, re.M)}
+    for name, explanation in VIOLATIONS.items():
+        assert tuple(map(_sentence, rows[name])) == explanation, name
+    reasons = re.findall(r"^\| [^|]+ \| `(?:continue|return_existing|blocked)` \| ([^|]+) \|", page, re.M)
+    named = {name for cell in reasons for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) >= 12
+    assert named <= set(REASONS)
+
+
+def _sentence(cell: str) -> str:
+    return f"{cell[0].upper()}{cell[1:]}."
+
+
 def test_each_explanation_says_what_is_wrong_and_what_to_do() -> None:
     for name, explanation in {**VIOLATIONS, **REASONS}.items():
         assert explanation.why.endswith("."), name

@@ -77,7 +77,7 @@ def test_a_blocked_replay_is_an_answer_and_names_why(command: Command, root: Pat
     assert shown.code == 0
     assert shown.out.startswith("BLOCKED")
     assert "owner_mismatch" in shown.out
-    assert "Ask as the agent that owns it" in shown.out
+    assert "Leave it to its owner" in shown.out
 
 
 def test_a_turn_is_named_by_path_by_key_and_by_the_beginning_of_its_hash(command: Command, stopped: Path) -> None:
