@@ -16,6 +16,8 @@ export interface ChainOptions {
 export interface Chain {
   readonly visit: Visit
   readonly end: () => HistoryEnd
+  /** The transition before the last sealed one: from there on, that one is followed anew. */
+  readonly beforeLast: () => Position | null
 }
 
 export const NO_HISTORY: HistoryEnd = { sealed: null, open: [], torn: false, damage: null }
@@ -25,6 +27,7 @@ export const follow = (
   { from = null, key = null, take = () => true }: ChainOptions = {}
 ): Chain => {
   let sealed = from
+  let beforeLast = from
   let torn = false
   let damage: Damage | null = null
   const open: Array<Position> = []
@@ -50,9 +53,10 @@ export const follow = (
     } else {
       // A line is sealed at the latest by the write of the next one.
       if (open.length > 0) return damaged("line_damaged")
+      beforeLast = sealed
       sealed = position
     }
     return take(read.success, end === "\n")
   }
-  return { visit, end: () => ({ sealed, open, torn, damage }) }
+  return { visit, end: () => ({ sealed, open, torn, damage }), beforeLast: () => beforeLast }
 }

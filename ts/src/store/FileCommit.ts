@@ -108,7 +108,9 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
     }
     try {
       disk.write("history.seal", history, Buffer.from(SEALED_END), position.revision)
-      histories.keep(files.history, history, { sealed: position, open: [], torn: false, damage: null })
+      // Of an adopted journal the line before is not known; the whole history is followed then.
+      if (lines.length === 1) histories.keep(files.history, history, position, after)
+      else histories.forget(files.history)
       settled.set(files.snapshot, stampOf(files.snapshot))
     } catch (error) {
       if (!isErrno(error)) throw error

@@ -30,7 +30,6 @@ export const eachPiece = (fd: number, from: number, visit: Visit): Effect.Effect
 
 const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => {
   let offset = from
-  let start = from
   let parts: Array<Buffer> = []
   let held = 0
   const take = (bytes: Buffer, end: Piece["end"], revision: number): boolean => {
@@ -40,9 +39,10 @@ const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => 
     const readable = line.length <= MAX_LINE_BYTES && isUtf8(line)
     return visit({ text: readable ? line.toString("utf8") : UNREADABLE, end, revision })
   }
+  const { size } = fstatSync(fd)
   return () => {
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
-    const length = readSync(fd, chunk, 0, CHUNK_BYTES, offset)
+    const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(CHUNK_BYTES, size - offset)))
+    const length = readSync(fd, chunk, 0, chunk.length, offset)
     if (length === 0) {
       if (held > 0) take(Buffer.alloc(0), "", offset)
       return false
@@ -55,15 +55,13 @@ const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => 
       const mark = bytes[end] === LINE_FEED ? "\n" : "\r"
       if (!take(bytes.subarray(at, end), mark, offset + end)) return false
       at = end + 1
-      start = offset + at
-    }
-    // Of a line that is too long to be one, nothing is kept but that it is there.
-    if (at < length) {
-      if (offset + length - start <= MAX_LINE_BYTES + 1) parts.push(bytes.subarray(at))
-      held += length - at
     }
     offset += length
-    return true
+    if (at === length) return true
+    parts.push(bytes.subarray(at))
+    held += length - at
+    // What is too long to be a line is not read to its end.
+    return held <= MAX_LINE_BYTES || take(Buffer.alloc(0), "", offset)
   }
 }
 
@@ -76,39 +74,65 @@ const endOfLine = (bytes: Buffer, from: number): number => {
   return carriage < 0 ? feed : from + carriage
 }
 
-/** Follows the chain from where it was followed before, to its end. */
-const followOn = (fd: number, turn: TurnAddress | null, from: Position | null): Effect.Effect<HistoryEnd> => {
+/** A history as it was followed, and the transition from which it is followed on when more is written. */
+interface Followed {
+  readonly end: HistoryEnd
+  readonly beforeLast: Position | null
+}
+
+const followFrom = (fd: number, turn: TurnAddress | null, from: Position | null): Effect.Effect<Followed> => {
   const chain = Chain.follow(turn, { from })
-  return Effect.map(eachPiece(fd, from === null ? 0 : from.revision + 1, chain.visit), chain.end)
+  const start = from === null ? 0 : from.revision + 1
+  return Effect.map(eachPiece(fd, start, chain.visit), () => ({ end: chain.end(), beforeLast: chain.beforeLast() }))
+}
+
+/** Follows on, when the last line that was known is still there; null when it is not. */
+const followOn = (fd: number, turn: TurnAddress | null, before: Followed): Effect.Effect<Followed | null> => {
+  let isThere = false
+  const last = before.end.sealed
+  const chain = Chain.follow(turn, {
+    from: before.beforeLast,
+    take: ({ seq, hash }) => {
+      isThere ||= seq === last?.seq && hash === last.hash
+      return isThere
+    }
+  })
+  const start = before.beforeLast === null ? 0 : before.beforeLast.revision + 1
+  return Effect.map(eachPiece(fd, start, chain.visit), () =>
+    isThere ? { end: chain.end(), beforeLast: chain.beforeLast() } : null
+  )
 }
 
 /** What is known of history files, as long as they are as they were. */
 export interface HistoryCache {
   readonly follow: (path: string, fd: number, turn: TurnAddress | null) => Effect.Effect<HistoryEnd>
-  readonly keep: (path: string, fd: number, end: HistoryEnd) => void
+  /** Takes note of what was just written. */
+  readonly keep: (path: string, fd: number, sealed: Position, beforeLast: Position | null) => void
   readonly forget: (path: string) => void
 }
 
 export const makeHistoryCache = (capacity: number): HistoryCache => {
-  const known = new Recent<string, { readonly stamp: Stamp; readonly end: HistoryEnd }>(capacity)
-  const keep = (path: string, fd: number, end: HistoryEnd): void =>
-    known.set(path, { stamp: fstatSync(fd, { bigint: true }), end })
+  const known = new Recent<string, { readonly stamp: Stamp; readonly followed: Followed }>(capacity)
   return {
-    follow: (path, fd, turn) => {
-      const stamp = fstatSync(fd, { bigint: true })
-      const before = known.get(path)
-      if (before !== undefined && sameStamp(before.stamp, stamp)) return Effect.succeed(before.end)
-      const grown = before !== undefined && before.stamp.ino === stamp.ino && mayHaveGrown(before.end, stamp.size)
-      return Effect.map(followOn(fd, turn, grown ? before.end.sealed : null), (end) => {
-        known.set(path, { stamp, end })
-        return end
-      })
+    follow: (path, fd, turn) =>
+      Effect.suspend(() => {
+        const stamp = fstatSync(fd, { bigint: true })
+        const before = known.get(path)
+        if (before !== undefined && sameStamp(before.stamp, stamp)) return Effect.succeed(before.followed.end)
+        const mayFollowOn = before?.stamp.ino === stamp.ino && before.followed.end.sealed !== null
+        const on = mayFollowOn ? followOn(fd, turn, before.followed) : Effect.succeed(null)
+        const whole = Effect.flatMap(on, (found) =>
+          found === null ? followFrom(fd, turn, null) : Effect.succeed(found)
+        )
+        return Effect.map(whole, (followed) => {
+          known.set(path, { stamp, followed })
+          return followed.end
+        })
+      }),
+    keep: (path, fd, sealed, beforeLast) => {
+      const end: HistoryEnd = { sealed, open: [], torn: false, damage: null }
+      known.set(path, { stamp: fstatSync(fd, { bigint: true }), followed: { end, beforeLast } })
     },
-    keep,
     forget: (path) => known.delete(path)
   }
 }
-
-/** Whether what was followed can still be the beginning of a file of that size. */
-const mayHaveGrown = ({ sealed, damage }: HistoryEnd, size: bigint): boolean =>
-  damage === null && sealed !== null && BigInt(sealed.revision) < size

@@ -171,9 +171,9 @@ const makeLockFile = (disk: Disk, lockFile: string): void => {
 
 /** Null when the lock is so busy that not even its settings can be read. */
 const openHandle = (lockFile: string, mode: Mode): Handle | null => {
+  const ino = identityOf(lockFile)
   const kind = networkFileSystem(lockFile)
   if (kind !== null) throw unsupported(lockFile, kind)
-  const ino = identityOf(lockFile)
   const writable = mayWrite(lockFile)
   if (mode === "exclusive" && !writable) throw ioFailure(denied(), "lock the turn", lockFile)
   // On a database that it may only read, SQLite takes a reader's lock for a writer's: hence the check above.

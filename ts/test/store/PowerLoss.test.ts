@@ -17,7 +17,7 @@ const TURN = { turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" }
 const JOURNALS = wholeTurn(TURN)
 const journal = (index: number): JsonObject => JOURNALS[index] ?? assert.fail("no such journal")
 /** Different states for one moment. */
-const STATES_PER_MOMENT = SOAK ? 4000 : 100
+const STATES_PER_MOMENT = SOAK ? 4000 : 50
 
 const storeOn = (disk: Disk): Layer.Layer<JournalStore, unknown> =>
   JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk })))
