@@ -111,13 +111,13 @@ def _look_at(path: str) -> None:
     # SQLite takes a file that ends before its first page for a new one.
     if 0 < os.stat(path).st_size < _SMALLEST_PAGE:
         raise sqlite3.DatabaseError("file is not a database")
-    uri = Path(path).absolute().as_uri() + "?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
     try:
-        version = _pragma(connection, "user_version")
-        columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in TABLES}
-    finally:
-        connection.close()
+        version, columns = _read_schema(path, "ro")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        # Whoever made the file was killed before it had a log; what it left half done has to be undone first.
+        version, columns = _read_schema(path, "rw")
     if version > SCHEMA_VERSION:
         raise JournalStoreError(
             f"{path} is of version {version}; this package reads up to {SCHEMA_VERSION}. Upgrade turn-journal-runtime; "
@@ -132,6 +132,16 @@ def _look_at(path: str) -> None:
                 "is; name another file.",
                 details={"path": path, "table": name},
             )
+
+
+def _read_schema(path: str, mode: str) -> tuple[int, dict[str, set[str]]]:
+    uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
+    try:
+        columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in TABLES}
+        return _pragma(connection, "user_version"), columns
+    finally:
+        connection.close()
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:

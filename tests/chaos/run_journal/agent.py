@@ -1,7 +1,7 @@
 """An agent of 30 steps with a fake model and tools that have real effects: each appends a line to a file of its own.
 
-The outside world is a folder: `model.txt` has a line for each question that the model was asked, `<tool>.txt` a line with
-the idempotency key for each time the tool ran.
+The outside world is a folder: `model.txt` has a line for each question that the model was asked, `<tool>.txt` a line
+with the idempotency key for each time the tool ran.
 """
 
 from __future__ import annotations

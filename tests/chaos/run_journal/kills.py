@@ -18,6 +18,7 @@ import signal
 import sqlite3
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def die_at(boundary: int, after: bool) -> None:
             return super().cursor(Cursor)
 
     connect = sqlite3.connect
-    sqlite3.connect = lambda *a, **k: connect(*a, **{**k, "factory": Connection})  # type: ignore[assignment]
+    sqlite3.connect = lambda *a, **k: connect(*a, **{**k, "factory": Connection})
 
 
 class Scenario:
@@ -154,7 +155,7 @@ def at_boundaries(folder: Path, expected: str) -> dict[str, Any]:
         answers = []
         for after in (False, True):
             scenario = Scenario(folder / f"{'after' if after else 'before'} {boundary}")
-            answer = scenario.drive(prepare=lambda after=after: die_at(boundary, after))  # type: ignore[misc]
+            answer = scenario.drive(prepare=partial(die_at, boundary, after))
             answers.append(answer)
             scenario.check_at_end(answer or to_the_end(scenario), expected)
             violations += scenario.violations

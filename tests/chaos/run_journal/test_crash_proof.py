@@ -1,7 +1,7 @@
 """An agent is killed at every journal boundary and at random instants, and never repeats an effect.
 
-The issue's sentence, checked for each kill: every model call is made at most once more than recorded, every tool that is
-not restart-safe ran at most once, every uncertain step was reported and settled, the answer is the one without a kill.
+For each kill: every model call is made at most once more than recorded, every tool that is not restart-safe ran at most
+once, every uncertain step was reported and settled, and the answer is the one without a kill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.process]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the machine can: a kill takes no page of the kernel's along, and waiting for a disk proves nothing."""
+    """In memory where the machine can: a kill takes no page of the kernel along, so a disk would prove no more."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     if not os.access(memory, os.W_OK):
         yield tmp_path

@@ -1,4 +1,4 @@
-"""A run costs what the run is large, whatever else the file holds. Work is counted in SQLite's own steps, not by a clock."""
+"""A run costs what the run is large, whatever else the file holds: counted in SQLite's own steps, not by a clock."""
 
 from __future__ import annotations
 
