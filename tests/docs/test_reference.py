@@ -1,0 +1,33 @@
+"""The generated pages are fresh, and the site builds with every page in its navigation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_generated_pages_are_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate_reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    reference = (tmp_path / "site" / "reference" / "python" / "index.html").read_text(encoding="utf-8")
+    for name in ("run_turn", "inspect_turn_journal", "DurableRun", "RunJournal", "JournalCapability"):
+        assert name in reference
