@@ -30,6 +30,21 @@ FACADE = {
     "store": {"bridge", "documents", "flow", "store_flows"},
     "aio": {"address", "bridge", "documents", "flow", "journal_flows", "session_recovery", "store_flows", "turns"},
     "run_journal": {"errors", "settings", "documents", "json_values"},
+    "turns": {
+        "address",
+        "bridge",
+        "documents",
+        "errors",
+        "flow",
+        "journal_flows",
+        "json_values",
+        "observability",
+        "run_journal",
+        "session_recovery",
+        "settings",
+    },
+    "hosts": {"errors", "run_journal", "turns"},
+    "chat": {"bridge", "errors", "flow", "turns"},
 }
 
 #: Folder of the core → folders it may import.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from ..errors import InvalidJournalError
 from ..turns.host import HostFailedError, HostRequest, HostResult
 from .process import Ending, ProgramRun
 
@@ -84,6 +85,12 @@ class SubprocessHost:
 
     def execute(self, request: HostRequest) -> HostResult:
         """Runs the program for this attempt; raises `HostFailedError`."""
+        try:
+            line = orjson.dumps(request.document()) + b"\n"
+        except TypeError:
+            raise InvalidJournalError(
+                "The host's input is handed to a program and has to be JSON.", kind="invalid_request"
+            ) from None
         output = bytearray()
 
         def keep(chunk: bytes) -> bool:
@@ -92,7 +99,7 @@ class SubprocessHost:
 
         run = ProgramRun(
             self._argv,
-            stdin=orjson.dumps(request.document()) + b"\n",
+            stdin=line,
             on_stdout=keep,
             timeout=self._timeout,
             cwd=self._cwd,

@@ -111,7 +111,8 @@ def blocked(decision: RecoveryDecision, turn_key: str, owed: tuple[Owed, ...]) -
 
 def owed_by(journal: Mapping[str, Any], effect_id: str) -> tuple[Owed, ...]:
     """What a journal's completed phases make due."""
-    completed = len(journal.get("completed_phases") or ())
+    phases = journal.get("completed_phases")
+    completed = len(phases) if isinstance(phases, list) else 0
     if completed == _WRITTEN:
         return (Owed(SPEND, f"{effect_id}#{SPEND}"),)
     if _SPENT <= completed < _ALL:

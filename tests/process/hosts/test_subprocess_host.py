@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.process.hosts.harness import PROGRAM, is_gone, make_request
 
+from turn_journal_runtime.errors import InvalidJournalError
 from turn_journal_runtime.hosts import SubprocessHost
 from turn_journal_runtime.turns.host import HostFailedError
 
@@ -50,6 +51,12 @@ def test_the_request_is_one_line_of_json_and_names_the_session() -> None:
     assert result["request"]["session"] == session
     assert result["request"]["input"] == {"text": "line\nbreak ü"}
     assert result["request"]["effect_id"] == "goal:agent:todo:turn-1"
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), "\ud800", 2**70])
+def test_an_input_that_no_program_can_be_given_is_the_callers_mistake(value: Any) -> None:
+    with pytest.raises(InvalidJournalError):
+        host("answer").execute(make_request(input=value))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +154,7 @@ PARENT = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
 from tests.process.hosts.harness import make_request
+from turn_journal_runtime.errors import InvalidJournalError
 from turn_journal_runtime.hosts import SubprocessHost
 subject = SubprocessHost([sys.executable, "-S", {program!r}, "family", {notes!r}], timeout=600)
 threading.Thread(target=subject.execute, args=(make_request(),)).start()

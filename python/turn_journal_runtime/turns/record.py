@@ -1,0 +1,74 @@
+"""A turn's journal in the hands of its driver: as it is stored, and as it is to stand next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import JournalNotFoundError
+from . import transitions
+from .core_calls import inspect_call, read_call, write_call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..flow import Call, Flow
+    from .plan import TurnPlan
+
+
+class TurnRecord:
+    """The journal of one drive. Change `journal`, then `save` it before anything is done that depends on it.
+
+    Args:
+        path: Where the turn lives.
+        plan: The turn.
+        lease: The number of the driver's lease, which every write carries.
+    """
+
+    def __init__(self, path: Path, plan: TurnPlan, lease: int) -> None:
+        self.journal: transitions.Journal = {}
+        #: Whether the host was called, as far as the recovery under way knows.
+        self.host_invoked: bool | None = False
+        self._path = path
+        self._plan = plan
+        self._lease = lease
+        self._stored: transitions.Journal | None = None
+        self._operation_id: str | None = None
+
+    def read(self) -> Flow[bool]:
+        """Reads what is stored, or opens the turn; whether anything was."""
+        try:
+            stored = yield read_call(self._path)
+        except JournalNotFoundError:
+            self.journal = transitions.opened(self._plan)
+            return False
+        self.journal = self._stored = stored["journal"]
+        self._operation_id = stored["operation_id"]
+        return True
+
+    def save(self, *, finished: bool = False) -> Flow[None]:
+        """Stores the journal, when it differs from what is stored; with its audit when a recovery is under way."""
+        finished = finished or self.journal["status"] != "in_progress"
+        self.journal = transitions.audited(self.journal, finished=finished, host_invoked=self.host_invoked)
+        if self.journal == self._stored:
+            return
+        written = yield write_call(self._path, self.journal, self._operation_id, self._plan.effect_id, self._lease)
+        self._stored, self._operation_id = self.journal, written["operation_id"]
+
+    def stand_still(self) -> Flow[None]:
+        """Stores that the drive ends in good order with the turn open: that is no recovery to be counted."""
+        self.journal = transitions.not_counted(self.journal)
+        yield from self.save(finished=True)
+
+    def inspect(self, *, retry_failed: bool, check: Any = None) -> Call:
+        """Asks the core about the journal as it is."""
+        plan = self._plan
+        return inspect_call(self.journal, plan.goal_id, plan.agent_id, plan.turn_key, retry_failed, check)
+
+    def planned(self, part: str) -> dict[str, Any]:
+        """A part of the plan as it is stored."""
+        found = self.journal["plan"].get(part)
+        return dict(found) if isinstance(found, dict) else {}
+
+    def planned_session(self) -> dict[str, Any]:
+        """How the host's session was planned."""
+        return self.planned("session") or {"action": "start_new"}
