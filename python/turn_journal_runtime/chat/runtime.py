@@ -198,6 +198,8 @@ class _Conversation:
         self._session = session
         self._lease = lease
         self._adapter: HostAdapter | None = None
+        self._made_for = session
+        self._look_at_host = False
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -205,16 +207,14 @@ class _Conversation:
         self._waiting: dict[int, list[Future[ChatTurn]]] = {}
 
     def place(self, session: ChatSession) -> None:
-        """Another folder or objective needs another host; so does one that is not well."""
-        moved = session != self._session
+        """Takes the session as it is now; before the next message its host is looked at."""
         self._session = session
-        if self._adapter is not None and (moved or not _answer(self._adapter.healthcheck())):
-            adapter, self._adapter = self._adapter, None
-            _answer(adapter.close())
+        self._look_at_host = True
 
     def expect(self, turn: ChatTurn) -> Future[ChatTurn]:
         """The end of a message, and work on it if nobody works."""
         future: Future[ChatTurn] = Future()
+        future.set_running_or_notify_cancel()  # one that waits may give up; the message is answered all the same
         with self._lock:
             self._waiting.setdefault(turn.seq, []).append(future)
         known = self._store.turn(turn.session_id, turn.client_turn_id)
@@ -287,19 +287,29 @@ class _Conversation:
         return self._end(turn, "answered", result.result, None)
 
     def _drive(self, turn: ChatTurn, *, retry_failed: bool) -> TurnResult:
-        if self._adapter is None:
-            self._adapter = self._adapter_factory(self._session)
         binding = self._sessions(turn).binding()
         known = {"action": "start_new"} if binding is None else {"action": "resume", "id": binding.get("session_id")}
         return run_turn(
             self._root,
             **self._identity(turn),
-            host=self._adapter,
+            host=self._host(),
             host_input={"message": turn.message, "objective": self._session.objective, "seq": turn.seq},
             session={**known, "context_policy": _POLICY},
             retry_failed=retry_failed,
             client=self._client,
         )
+
+    def _host(self) -> HostAdapter:
+        """The session's host; another one when it is missing, not well, or made for another folder or objective."""
+        if self._adapter is not None and self._look_at_host:
+            self._look_at_host = False
+            if self._made_for != self._session or not _answer(self._adapter.healthcheck()):
+                adapter, self._adapter = self._adapter, None
+                _answer(adapter.close())
+        if self._adapter is None:
+            self._made_for = self._session
+            self._adapter = self._adapter_factory(self._session)
+        return self._adapter
 
     def _sessions(self, turn: ChatTurn) -> TurnSessions:
         return TurnSessions(self._root, plan_turn(**self._identity(turn)), {"context_policy": _POLICY})

@@ -40,7 +40,9 @@ class SessionNotFoundError(JournalNotFoundError, KeyError):
     """No such chat session or turn, or the session is closed."""
 
     default_kind = "session_not_found"
-    __str__ = Exception.__str__  # a KeyError would show the message quoted
+
+    def __str__(self) -> str:
+        return self.message  # a KeyError would show the message quoted
 
 
 @dataclass(frozen=True)

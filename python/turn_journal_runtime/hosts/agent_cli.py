@@ -61,7 +61,8 @@ class AgentCli(ABC):
         cwd: The folder it works in; a session can be resumed in its own folder only.
         env: Its environment; this process's when None.
         timeout: Seconds for one attempt.
-        prompt: Makes the prompt from a request; by default the request's input, when that is a text, or its `prompt`.
+        prompt: Makes the prompt from a request; by default the request's input when that is a text, or its `prompt`,
+            or its `message` (what a chat hands in).
         result: Makes the host result from the agent's last message; by default the message itself when it is a JSON
             object with `result_kind`, else `{"result_kind": "validated_progress", "message": <the message>}`.
     """
@@ -216,10 +217,11 @@ class AgentCli(ABC):
 
 def default_prompt(request: HostRequest) -> str:
     """The request's input as a prompt."""
-    if isinstance(request.input, str):
-        return request.input
-    if isinstance(request.input, Mapping) and isinstance(request.input.get("prompt"), str):
-        return str(request.input["prompt"])
+    given = request.input
+    if isinstance(given, Mapping):
+        given = given.get("prompt", given.get("message"))
+    if isinstance(given, str):
+        return given
     return json.dumps(request.document(), ensure_ascii=False, default=str)
 
 

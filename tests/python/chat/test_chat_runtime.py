@@ -85,6 +85,28 @@ def test_an_answer_can_be_awaited(chat: Chat) -> None:
     assert asyncio.run(talk()) == ["answered"] * 3
 
 
+def test_who_gives_up_waiting_takes_no_message_along(chat: Chat) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def loop(context: Any) -> dict[str, Any]:
+        begun.set()
+        assert go_on.wait(60)
+        return {"result_kind": "validated_progress"}
+
+    runtime = chat.runtime(lambda session: CallableHost(loop))
+    runtime.open_session(session_id="s", **PLACE)
+    submitted = runtime.submit_turn("s", "hello", "id")
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(submitted, 0.05)
+
+    assert begun.wait(60)
+    asyncio.run(give_up())
+    go_on.set()
+    assert submitted.wait(60).status == "answered"
+
+
 def test_sessions_go_on_side_by_side(chat: Chat) -> None:
     both = threading.Barrier(2)
 
