@@ -100,7 +100,9 @@ class RunNotFoundError(JournalNotFoundError, KeyError):
     """No run of that id is recorded, or no such step of it."""
 
     default_kind = "run_not_found"
-    __str__ = Exception.__str__  # a KeyError would show the message quoted
+
+    def __str__(self) -> str:
+        return self.message  # a KeyError would show the message quoted
 
 
 class JournalCorruptError(TurnJournalError):

@@ -58,6 +58,10 @@ class Child:
         OSError: The program cannot be started.
     """
 
+    stdin: int
+    stdout: int
+    stderr: int
+
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], folder: str) -> None:
         self._noise = bytearray()
         with _spawning:
@@ -81,7 +85,7 @@ class Child:
                 for descriptor in (theirs_in, theirs_out, theirs_err):
                     os.close(descriptor)
             _children.add(self)
-        self.pid = self._process.pid
+        self.pid: int = self._process.pid
         # For the life of the child, or it would block on what nobody reads.
         self._drain = threading.Thread(target=self._keep_tail, name="turn-journal-stderr", daemon=True)
         self._drain.start()

@@ -11,7 +11,7 @@ from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="turn-journal",
     help="Durable turns for AI agents: what happened, what may happen next, and why.",
     epilog=_EPILOG,

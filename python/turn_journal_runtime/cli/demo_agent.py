@@ -7,9 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from turn_journal_runtime import Absent, CallableHost, Committed, TurnContext, current_idempotency_key, run_turn
+from turn_journal_runtime import (
+    Absent,
+    CallableHost,
+    Committed,
+    TurnContext,
+    TurnResult,
+    current_idempotency_key,
+    run_turn,
+)
 
-work = Path(sys.argv[1])
+work: Path = Path(sys.argv[1])
 
 
 def ask_model() -> list[str]:
@@ -46,5 +54,7 @@ def note(log: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    result = run_turn(work, goal_id="travel", agent_id="planner", todo_id="book-trips", host=CallableHost(agent))
+    result: TurnResult = run_turn(
+        work, goal_id="travel", agent_id="planner", todo_id="book-trips", host=CallableHost(agent)
+    )
     print(result.status)

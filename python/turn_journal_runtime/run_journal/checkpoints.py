@@ -73,11 +73,11 @@ class GitCheckpoints:
         store: str | os.PathLike[str] | None = None,
         durability: Durability = "process",
     ) -> None:
-        self.workdir = Path(workdir).resolve()
+        self.workdir: Path = Path(workdir).resolve()
         if not self.workdir.is_dir():
             raise InvalidJournalError(f"The workspace {self.workdir} is no folder.", kind="invalid_request")
         name = hashlib.sha256(os.fsencode(self.workdir)).hexdigest()[:32]
-        self.store = Path(store).resolve() if store is not None else home() / "checkpoints" / name
+        self.store: Path = Path(store).resolve() if store is not None else home() / "checkpoints" / name
         if self.store.is_relative_to(self.workdir):
             raise InvalidJournalError(
                 f"The snapshots' store {self.store} lies in the workspace that it is to bring back; name a folder "

@@ -53,6 +53,9 @@ class Owner:
         JournalStoreError: The lock cannot be held beside the journal.
     """
 
+    #: Its name, never used twice.
+    token: str
+
     def __init__(self, path: str) -> None:
         self.token = _new_token()
         self._end: Callable[[], object] = _nothing
@@ -67,7 +70,7 @@ class Owner:
                     details={"path": str(_folder(path))},
                 ) from error
         #: What it says of itself, for those whom it keeps out.
-        self.holder = orjson.dumps(
+        self.holder: str = orjson.dumps(
             {"pid": os.getpid(), "host": platform.node(), "language": "python", "since": time.time()}
         ).decode()
 

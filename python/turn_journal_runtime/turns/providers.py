@@ -48,8 +48,8 @@ class Effect:
 
     def __init__(self, step: str, provider: Provider | Callable[..., Any] | None) -> None:
         self.step = step
-        self.is_given = provider is not None
-        self.idempotent = getattr(provider, "idempotent", False) is True
+        self.is_given: bool = provider is not None
+        self.idempotent: bool = getattr(provider, "idempotent", False) is True
         self.readback: Callable[[str], Any] | None = getattr(provider, "readback", None)
         apply = getattr(provider, "apply", provider)
         if apply is not None and not callable(apply):
