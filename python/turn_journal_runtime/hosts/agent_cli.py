@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..turns.host import HostFailedError, HostRequest, HostResult
-from .process import ProgramRun
+from .process import ProgramRun, require_programs
 from .subprocess_host import RunningPrograms, failure_of
 
 #: An event, such as the output of a tool, may be large; a stream without line ends is no event stream.
@@ -78,6 +78,7 @@ class AgentCli(ABC):
         prompt: Callable[[HostRequest], str] | None,
         result: Callable[[str], HostResult] | None,
     ) -> None:
+        require_programs()
         self._program = os.fspath(program)
         self._options = list(options)
         self._cwd = Path(os.path.realpath(cwd if cwd is not None else os.getcwd()))

@@ -28,6 +28,12 @@ _DRAIN_SECONDS: Final = 2.0
 _CHUNK: Final = 65536
 
 
+def require_programs() -> None:
+    """Raises `NotImplementedError` where programs cannot be run: the guardian needs POSIX."""
+    if os.name != "posix":
+        raise NotImplementedError("Programs are run on POSIX systems only; elsewhere use CallableHost.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     """How a program ended; what it wrote went to the caller's sinks."""
@@ -71,8 +77,6 @@ class ProgramRun:
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        if os.name != "posix":
-            raise NotImplementedError("Programs are run on POSIX systems only; on Windows use CallableHost.")
         self._argv = list(argv)
         self._input = memoryview(stdin)
         self._on_stdout = on_stdout

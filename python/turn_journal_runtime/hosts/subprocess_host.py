@@ -12,7 +12,7 @@ import orjson
 
 from ..errors import InvalidJournalError
 from ..turns.host import HostFailedError, HostRequest, HostResult
-from .process import Ending, ProgramRun
+from .process import Ending, ProgramRun, require_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +74,7 @@ class SubprocessHost:
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        require_programs()
         if isinstance(argv, str) or not argv:
             raise ValueError("argv is the program and its arguments, as a sequence: no shell is involved.")
         self._argv = [os.fspath(argument) for argument in argv]

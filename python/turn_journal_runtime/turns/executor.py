@@ -226,7 +226,13 @@ class _Drive:
         result = record.journal["host_result"]
         refusal: Refusal | None = None
         if self._parts.validate is not None:
-            refusal = refusal_of((yield Ask(self._parts.validate, (dict(result),))))
+            try:
+                refusal = refusal_of((yield Ask(self._parts.validate, (dict(result),))))
+            except TurnJournalError:
+                raise
+            except (ValueError, AssertionError) as error:  # how validators say no; anything else decides nothing
+                self._cause = error
+                refusal = Refusal()
         if refusal is not None:
             self._reason = refusal.reason or None
             failed = transitions.failed(record.journal, PHASES[2], _REFUSED)

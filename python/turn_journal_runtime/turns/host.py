@@ -107,6 +107,10 @@ class HostRequest:
     #: Called with the session's id as soon as the host shows it, so that a crash does not lose it.
     on_session: Callable[[str], None] = field(default=_forget_session, repr=False, compare=False)
 
+    def __getitem__(self, name: str) -> Any:
+        """A part of the request, by the name that it has for a program."""
+        return self.document()[name]
+
     def document(self) -> dict[str, Any]:
         """The request as one JSON object, the way a program gets it."""
         return {

@@ -58,7 +58,8 @@ def run_turn(
         agent_id: The agent that does the turn.
         todo_id: The work of the turn.
         host: Does the work and returns one JSON object with `result_kind`.
-        validate: Called with the result; False, a reason or a `Refusal` refuses it.
+        validate: Called with the result; False, a reason, a `Refusal`, or a raised `ValueError` or `AssertionError`
+            refuses it. Any other exception is raised, and decides nothing.
         writeback: Writes the result back; a `Provider` or a callable `(effect_ref, payload)`.
         spend: Accounts for it.
         scheduler: Arranges what comes next; it may answer `"action_required"` and call `acknowledge_turn` later.

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +91,10 @@ def test_a_host_reports_its_own_failure_and_session() -> None:
     assert (error.kind, error.resumable) == ("rate_limited", True)
 
 
+@pytest.mark.timeout(60)  # the programs run for ever
 @pytest.mark.parametrize("mode", ["late", "late_answer", "stubborn"])
 def test_the_deadline_ends_every_program(mode: str) -> None:
-    started = time.monotonic()
     assert failure(host(mode, timeout=0.5)).kind == "executor_timeout"
-    assert time.monotonic() - started < 20, "the deadline did not end it"
 
 
 def test_a_program_that_cannot_be_started_says_so_without_its_path() -> None:

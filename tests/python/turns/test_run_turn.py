@@ -325,8 +325,24 @@ def test_a_resumption_that_is_killed_is_resumed_again(turn: Turn) -> None:
 # Validation refuses
 
 
-@pytest.mark.parametrize("answer", [False, "not good", Refusal("not good")])
-def test_a_refused_result_is_done_anew_on_retry(turn: Turn, answer: Any) -> None:
+def refuse(error: Exception) -> Any:
+    def validate(result: Any) -> None:
+        raise error
+
+    return validate
+
+
+@pytest.mark.parametrize(
+    "validate",
+    [
+        lambda result: False,
+        lambda result: "not good",
+        lambda result: Refusal("not good"),
+        refuse(ValueError("not good")),
+        refuse(AssertionError("not good")),
+    ],
+)
+def test_a_refused_result_is_done_anew_on_retry(turn: Turn, validate: Any) -> None:
     asked: list[int] = []
 
     def model() -> int:
@@ -336,7 +352,7 @@ def test_a_refused_result_is_done_anew_on_retry(turn: Turn, answer: Any) -> None
     def loop(context: Any) -> dict[str, Any]:
         return {**RESULT, "n": context.model(model, request={"prompt": "?"})}
 
-    refused = turn.run(CallableHost(loop), validate=lambda result: answer)
+    refused = turn.run(CallableHost(loop), validate=validate)
     assert (refused.status, refused.failed_phase) == ("failed", "validation")
     assert refused.reason in ("not good", "The host's result was refused by validation.")
     assert "not good" not in turn.path.read_text()
