@@ -25,6 +25,10 @@ def make_request(**changes: object) -> HostRequest:
     return HostRequest(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+#: Deadlines to try, in seconds, until the program had enough time to get where the test wants it.
+DEADLINES = (1.0, 4.0, 16.0, 60.0)
+
+
 def is_gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.process.hosts.fake_agent import MARKER, SESSION
-from tests.process.hosts.harness import PROGRAM, make_request
+from tests.process.hosts.harness import DEADLINES, PROGRAM, make_request
 
 from turn_journal_runtime.hosts import ClaudeCliHost, CodexCliHost
 from turn_journal_runtime.turns.host import HostFailedError
@@ -131,13 +132,21 @@ def test_a_killed_agent_leaves_its_session(bench: Bench) -> None:
 
 
 def test_an_agent_that_hangs_is_ended_and_leaves_its_session(bench: Bench) -> None:
-    error = bench.failure(*WORK, ["hang"], timeout=2)
-    assert (error.kind, error.resumable) == ("executor_timeout", True)
+    for deadline in DEADLINES:
+        error = bench.failure(*WORK, ["hang"], timeout=deadline)
+        assert (error.kind, error.resumable) == ("executor_timeout", bool(bench.sessions))
+        if bench.sessions:
+            return
+    pytest.fail("the agent never came to show its session")
 
 
 def test_a_turn_that_is_over_counts_however_its_process_ends(bench: Bench) -> None:
-    host = bench.host(*WORK, ["message", ANSWER], ["complete"], ["hang"], timeout=2)
-    assert host.execute(bench.request())["n"] == 7
+    for deadline in DEADLINES:
+        host = bench.host(*WORK, ["message", ANSWER], ["complete"], ["hang"], timeout=deadline)
+        with contextlib.suppress(HostFailedError):  # it may not have said so yet
+            assert host.execute(bench.request())["n"] == 7
+            return
+    pytest.fail("the agent never came to its end")
 
 
 def test_an_end_without_a_message_is_no_result(bench: Bench) -> None:

@@ -11,7 +11,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.process.hosts.harness import PROGRAM, is_gone, make_request
+from tests.process.hosts.harness import DEADLINES, PROGRAM, is_gone, make_request
 
 from turn_journal_runtime.errors import InvalidJournalError
 from turn_journal_runtime.hosts import SubprocessHost
@@ -113,11 +113,13 @@ def test_a_grandchild_that_holds_the_pipe_neither_blocks_nor_survives(mode: str,
 
 
 def test_at_the_deadline_the_whole_family_is_gone(tmp_path: Path) -> None:
-    notes = tmp_path / "pids"
-    subject = host("family", str(notes), timeout=2)
-    assert failure(subject).kind == "executor_timeout"
-    assert len(pids(notes)) == 3
-    assert all(is_gone(pid) for pid in pids(notes))
+    for deadline in DEADLINES:
+        notes = tmp_path / f"pids-{deadline}"
+        assert failure(host("family", str(notes), timeout=deadline)).kind == "executor_timeout"
+        assert all(is_gone(pid) for pid in pids(notes))
+        if len(pids(notes)) == 3:
+            return
+    pytest.fail("the family never was complete")
 
 
 @pytest.mark.parametrize("how", ["close", "interrupt"])
