@@ -45,6 +45,7 @@ _READ_BYTES: Final = 64 * 1024
 _BATCH_BYTES: Final = 256 * 1024
 #: What a caller is told who waited for room in the queue.
 _ROOM: Final[dict[str, Any]] = {}
+_NOTHING: Final[tuple[bytes | None, list[int]]] = (None, [])
 
 
 class Connection:
@@ -56,22 +57,22 @@ class Connection:
     """
 
     def __init__(self, make_pump: Callable[[Connection], Pump], *, max_queued: int) -> None:
-        self.pump = make_pump(self)
+        self.pump: Pump = make_pump(self)
         # Both are the pump's until the process is ready; what is asked meanwhile waits in the outbox.
-        self.reading = Role({0: self.pump})
-        self.writing = Role({0: self.pump})
+        self.reading: Role = Role({0: self.pump})
+        self.writing: Role = Role({0: self.pump})
         self.pending: dict[int, Call] = {}
         #: Set once, when the process is gone: the outcome of every call.
         self.lost: Lost | None = None
         #: What the process said of itself when it was ready.
         self.ready: Any = None
         #: Whether it ever answered.
-        self.answered = False
+        self.answered: bool = False
         #: Nothing new is asked; what comes is read to its end.
         self.closing = False
         #: The process no longer listens.
-        self.deaf = False
-        #: Set by a pump beside which callers may read.
+        self.deaf: bool = False
+        #: Set by a pump beside which callers may read: waits for something to read.
         self.readable: poll | None = None
         self.child: Child
         self._stdout: tuple[int]
@@ -82,7 +83,7 @@ class Connection:
         self._lines = LineBuffer()
         self._outbox: list[bytes] = []
         #: The frame that is being written, and what each write took of it.
-        self._progress: tuple[bytes | None, list[int]] = (None, [])
+        self._progress = _NOTHING
         self._mailboxes: WeakKeyDictionary[AbstractEventLoop, Mailbox] = WeakKeyDictionary()
         #: The event loop that will flush at the end of its turn.
         self._flushing: AbstractEventLoop | None = None
@@ -126,7 +127,9 @@ class Connection:
             finally:
                 self._leave(call)
         except BaseException:
-            self._leave(call)  # again: the interrupt may have come while it was left
+            # Again: the interrupt may have come while it was left, or before what it queued was written.
+            self._leave(call)
+            self.pump.wake()
             raise
 
     async def ask_async(self, request: bytes, deadline: float, loop: AbstractEventLoop) -> Outcome | None:
@@ -170,13 +173,13 @@ class Connection:
 
     def _read_for(self, call: BlockingCall, deadline: float) -> Outcome | None:
         """Reads until the caller's own outcome is there; None when it will not come this way."""
-        assert self.readable is not None, "a caller reads only beside a pump that lets it"  # noqa: S101
+        readable = self.readable
         # Another reader may have left the answer before this one took over.
         while call.empty():
             remaining = deadline - time.monotonic()
-            if remaining <= 0:
+            if remaining <= 0 or readable is None:
                 return None
-            if self.readable.poll(remaining * 1000 if remaining < LOOK_SECONDS else _LOOK_MILLISECONDS):
+            if readable.poll(remaining * 1000 if remaining < LOOK_SECONDS else _LOOK_MILLISECONDS):
                 if not self.receive():
                     return None
             elif self.deaf or self.child.exited():
@@ -184,14 +187,14 @@ class Connection:
         return call.get()
 
     def _leave(self, call: Call) -> None:
-        """Forgets a call and the roles it held; what is left to do goes to the pump."""
+        """Forgets a call and the roles it held; the pump reads on for those who wait."""
         self.pending.pop(call.id, None)
         if self.reading.get(0) is call:
             del self.reading[0]
+            if self.pending:
+                self.pump.wake()
         if self.writing.get(0) is call:
             del self.writing[0]
-        if (self.pending and not self.reading) or (self._outbox and not self.writing):
-            self.pump.wake()
         if self._queue:
             self._admit()
 
@@ -283,6 +286,7 @@ class Connection:
                     rest = memoryview(frame)[start:] if start else frame
                     taken.extend(map(os.write, (self.child.stdin,), (rest,)))
                 del outbox[0]
+            self._progress = _NOTHING
         except BlockingIOError:
             return False
         except OSError:

@@ -42,6 +42,9 @@ class Launcher(Protocol):
     def start(self) -> Child:
         """Starts the process."""
 
+    def prepare(self) -> None:
+        """Does what can be done while the process starts."""
+
     def check(self, ready: Any) -> None:
         """Looks at what the process says of itself."""
 
@@ -66,7 +69,7 @@ class Runtime:
         max_queued: int,
         make_pump: Callable[[Connection], Pump],
     ) -> None:
-        self.connection = Connection(make_pump, max_queued=max_queued)
+        self.connection: Connection = Connection(make_pump, max_queued=max_queued)
         self.launcher = launcher
         self._delay = delay
         self._start_timeout = start_timeout
@@ -121,6 +124,7 @@ class Runtime:
         self._child = child = self.launcher.start()
         try:
             self.connection.connect(child)
+            self.launcher.prepare()
             why = self._greeting(child)
             if why is None:
                 self.launcher.check(self.connection.ready)

@@ -15,13 +15,14 @@ from ..errors import ProtocolError, RuntimeUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PROTOCOL_VERSION", "check_ready", "checked_result", "core_path", "load", "schemas_digest"]
+__all__ = ["PROTOCOL_VERSION", "check_ready", "checked_result", "core_path", "load", "prepare_check", "schemas_digest"]
 
 #: The version of the protocol that this side speaks: docs/protocol.md.
 PROTOCOL_VERSION: Final = 1
 
 _CORE: Final = Path(__file__).parents[1] / "_core"
 _SCHEMAS: Final = _CORE / "schemas"
+_READY: Final = "runtime.ready"
 
 
 def core_path(asked: str | None = None) -> str:
@@ -77,14 +78,20 @@ def checked_result(method: str, result: Any) -> Any:
     return result
 
 
+def prepare_check() -> None:
+    """Loads and computes beforehand what `check_ready` needs."""
+    _validator(_READY)
+    schemas_digest()
+
+
 def check_ready(ready: Any) -> None:
     """Refuses a core that does not speak this side's protocol with this side's schemas.
 
     Raises:
         ProtocolError: `protocol_mismatch` or `schemas_mismatch`, saying which side to upgrade; or a misfit.
     """
-    if not _validator("runtime.ready").is_valid(ready):
-        raise _misfit("runtime.ready", ready, "What the core says at its start")
+    if not _validator(_READY).is_valid(ready):
+        raise _misfit(_READY, ready, "What the core says at its start")
     theirs, ours = ready["protocol"], PROTOCOL_VERSION
     if theirs != ours:
         side = "the core" if theirs < ours else "the Python package"

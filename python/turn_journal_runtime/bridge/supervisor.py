@@ -18,7 +18,7 @@ from .frames import encode_request
 from .node import Node, locate_node, require_supported
 from .pumps import make_pump
 from .runtime import SHUTDOWN, Patience, Runtime
-from .schemas import check_ready, checked_result, core_path
+from .schemas import check_ready, checked_result, core_path, prepare_check
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -73,6 +73,9 @@ class CoreLauncher:
                 details={"path": node.path, "source": node.source},
             ) from error
 
+    def prepare(self) -> None:
+        prepare_check()
+
     def check(self, ready: Any) -> None:
         check_ready(ready)
         if self.node is not None:
@@ -102,7 +105,7 @@ class Supervisor:
     ) -> None:
         self._given = settings
         #: Those that the running process was started with.
-        self.settings = settings or Settings()
+        self.settings: Settings = settings or Settings()
         self._node = node
         self._core = core
         self._patience = patience or Patience()

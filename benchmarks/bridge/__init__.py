@@ -1,0 +1,1 @@
+"""The bridge, beside a bare pipe, a bare disk, and the peer."""

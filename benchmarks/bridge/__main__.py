@@ -1,0 +1,111 @@
+"""`python -m benchmarks.bridge`: what a call costs, beside what nothing can be faster than and what a user would pick.
+
+The sides of a comparison take turns in the same run. BENCH_PEERS=1 installs the peer in a venv of its own and measures
+it as well.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from turn_journal_runtime.bridge import RuntimeClient
+
+from . import crowd, peer, process
+from .baseline import Echo, SyncedWrite
+from .journals import GOAL, compact, question, turn
+from .report import Line, milliseconds
+from .timing import alternate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .timing import Times
+
+SMALL = 2048
+LARGE = 1_000_000
+
+ECHO = "bare round trip"
+SYNCED = f"{SyncedWrite.FSYNCS} fsyncs alone"
+
+
+def single_calls(folder: Path) -> dict[str, Times]:
+    """Inspections and writes, one at a time, beside their floors."""
+    journal, large = turn(0, SMALL), question(turn(1, LARGE))
+    params = question(journal)
+    root = folder / "core"
+    stored = {"runtime_root": str(root), **{name: value for name, value in params.items() if name != "journal"}}
+    frame = compact({"jsonrpc": "2.0", "id": 1, "method": "turn_journal.inspect", "params": params}) + b"\n"
+    writes = {number: _write_params(root, number) for number in range(8_000)}
+    synced = SyncedWrite(folder / "alone", compact(journal))
+    with RuntimeClient() as client, Echo(frame) as echo:
+        client.call("turn_journal.write", writes[0])
+        times = alternate(
+            {
+                ECHO: echo,
+                "inspect": lambda _: client.call("turn_journal.inspect", params),
+                "inspect stored": lambda _: client.call("turn_journal.inspect_stored", stored),
+            },
+            rows=120,
+        )
+        times |= alternate(
+            {SYNCED: synced, "write": lambda number: client.call("turn_journal.write", writes[number])},
+            rows=20,
+            row=40,
+            warm=5,
+        )
+        times |= alternate({"inspect 1 MB": lambda _: client.call("turn_journal.inspect", large)}, rows=1, row=60)
+    synced.close()
+    return times
+
+
+def _write_params(root: Path, number: int) -> dict[str, object]:
+    journal = turn(number, SMALL)
+    name = f"{journal['turn_key'].removeprefix('sha256:')}.json"
+    return {"path": str(root / "goals" / GOAL / "turns" / name), "journal": journal, "expected_effect_id": None}
+
+
+def lines(times: dict[str, Times]) -> Iterator[Line]:
+    """The table's lines for single calls."""
+    echo, synced = times[ECHO], times[SYNCED]
+    yield Line(ECHO, echo)
+    yield Line.beside("inspect, 2 KB", times["inspect"], echo, at_most=2.5)
+    yield Line.beside("inspect stored, 2 KB", times["inspect stored"], echo, at_most=4.0)
+    large = times["inspect 1 MB"]
+    yield Line("inspect, 1 MB", large, "", "at most 40 ms", large.median <= 0.040)
+    yield Line(SYNCED, synced)
+    yield Line.beside("write, 2 KB", times["write"], synced, at_most=1.6)
+
+
+def peer_lines(times: dict[str, Times], peers: dict[str, Times]) -> Iterator[Line]:
+    """The table's lines for the peer: how many times as long it takes."""
+    for name, target in (("inspect, usual", 100), ("inspect, best", 2.5), ("write, usual", 25), ("write, best", 5)):
+        ours = times[name.split(",")[0]].median
+        factor = peers[name].median / ours
+        figure, wanted = f"{factor:.1f} × ours", f"at least {target:g} ×"
+        yield Line(f"loopx 2.1.1 {name}", peers[name], figure, wanted, factor >= target)
+
+
+def main() -> None:
+    """Measures and prints."""
+    with tempfile.TemporaryDirectory(prefix="turn-journal-bench-") as name:
+        folder = Path(name)
+        times = single_calls(folder)
+        table = [*lines(times)]
+        if peer.is_wanted():
+            table += peer_lines(times, peer.measure(folder / "peer", size=SMALL, usual=60, best=400))
+    table += [*crowd.lines(), *process.lines()]
+    shown = Table("", "p50", "p99", "", "target", "", title="The bridge, one call at a time and many")
+    for line in table:
+        mark = "" if line.holds is None else "✓" if line.holds else "✗"
+        p50, p99 = (milliseconds(line.times.median), milliseconds(line.times.p99)) if line.times else ("", "")
+        shown.add_row(line.what, p50, p99, line.figure, line.target, mark)
+    Console(width=120).print(shown)
+
+
+if __name__ == "__main__":
+    main()
