@@ -19,6 +19,8 @@ export interface Dispatcher {
   readonly line: (bytes: Uint8Array, answer: Answer) => void
   /** A line that was too long to be kept: `head` is how it began. */
   readonly tooLong: (head: Uint8Array, answer: Answer) => void
+  /** How many calls are being worked on. */
+  readonly open: () => number
   /** Gives up what is still open, without waiting for it. */
   readonly abandon: Effect.Effect<void>
 }
@@ -120,6 +122,7 @@ export const make = <R>(
         const error = JsonRpc.coreError(journalTooLarge(limits.journalBytes))
         answer(JsonRpc.encodeError(JsonRpc.idInHead(Buffer.from(head).toString()), error))
       },
+      open: () => fibers.size,
       abandon: Effect.sync(() => {
         for (const fiber of fibers) fiber.interruptUnsafe()
       })

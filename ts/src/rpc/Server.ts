@@ -25,7 +25,6 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
   const ended = yield* Deferred.make<void>()
 
   const lines = new Lines(limits.journalBytes + ENVELOPE_BYTES)
-  let open = 0
   let outbox = ""
   let peerBehind = false
   let atEnd = false
@@ -42,7 +41,6 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
   }
 
   const answer: Dispatcher.Answer = (line) => {
-    open--
     if (line !== null) outbox += `${line}\n`
     if (pumping) {
       if (outbox.length >= SEND_AT) flush()
@@ -53,12 +51,11 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
   }
 
   const work = (cut: Cut) => {
-    open++
     if (cut._tag === "Line") dispatcher.line(cut.bytes, answer)
     else dispatcher.tooLong(cut.head, answer)
   }
 
-  const blocked = () => stopped || peerBehind || open >= limits.queuedRequests
+  const blocked = () => stopped || peerBehind || dispatcher.open() >= limits.queuedRequests
 
   /** Works on what has come until there is nothing left or the peer has to wait, and sends what is answered. */
   const pump = () => {
@@ -75,7 +72,7 @@ export const serve = Effect.fnUntraced(function* <R>(methods: ReadonlyArray<Meth
     pumping = false
     if (blocked()) wire.pause()
     else wire.resume()
-    if (idle !== null && open === 0 && (exhausted || stopped)) idle()
+    if (idle !== null && dispatcher.open() === 0 && (exhausted || stopped)) idle()
   }
 
   wire.send(`${encodeNotification("runtime.ready", core.ready)}\n`)

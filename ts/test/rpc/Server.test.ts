@@ -203,6 +203,18 @@ it.effect("MUST stop reading when as many calls are open as may be, and read on 
   })
 )
 
+it.effect("MUST count each call of a batch as open", () =>
+  Effect.gen(function* () {
+    const { say, next, openDoor, wire } = yield* open(3)
+    yield* say(`[${["a", "b", "c", "d"].map((text) => request(text, "wait", { text }))}]`)
+    assert.isTrue(wire.paused)
+    for (const text of ["a", "b", "c"]) yield* openDoor(text)
+    yield* openDoor("d")
+    assert.equal((yield* next).length, 4)
+    assert.isFalse(wire.paused)
+  })
+)
+
 it.effect("MUST stop reading while the peer does not take its answers", () =>
   Effect.gen(function* () {
     const { say, next, wire } = yield* open()
