@@ -22,7 +22,11 @@ const { metafile } = await build({
   target: "node22",
   format: "esm",
   legalComments: "none",
-  define: { BUILD: JSON.stringify({ version, schemas: digestOfSchemas(schemas) }) },
+  define: {
+    BUILD: JSON.stringify({ version, schemas: digestOfSchemas(schemas) }),
+    // Crash points are for test builds: nothing in the environment arms a shipped core.
+    "process.env.TURN_JOURNAL_FAULT": "undefined"
+  },
   banner: { js: "#!/usr/bin/env node" }
 })
 // What the bundle is made of: `npx esbuild --analyze` reads it.

@@ -13,7 +13,9 @@ import { JournalStore } from "./store/JournalStore.ts"
 
 /** The store of turn journals in files, with the limits of the environment. */
 export const layerStore = Layer.unwrap(
-  Effect.map(Limits, ({ journalBytes }) => Layer.provide(JournalStore.layer({ journalBytes }), FileDriver.layer()))
+  Effect.map(Limits, ({ journalBytes, depth }) =>
+    Layer.provide(JournalStore.layer({ journalBytes, depth }), FileDriver.layer())
+  )
 )
 
 /** Everything that the methods of the protocol need. */

@@ -6,14 +6,14 @@ import { writeSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import { type Disk, nodeDisk, STEPS, type Step, writeWhole } from "./Disk.ts"
 
-export const FAULTS = ["kill", "kill_parent", "EIO", "ENOSPC", "short"] as const
+export const FAULTS = ["kill", "kill_parent", "stop", "EIO", "ENOSPC", "short"] as const
 
 export interface Fault {
   readonly step: Step
   readonly when: "before" | "after"
   /**
-   * `kill` and `kill_parent` are SIGKILL; an error is what the call then fails with; `short` is a write of which only a
-   * part is taken, and then the disk is full.
+   * `kill` and `kill_parent` are SIGKILL, `stop` is SIGSTOP; an error is what the call then fails with; `short` is a
+   * write of which only a part is taken, and then the disk is full.
    */
   readonly fault: (typeof FAULTS)[number]
 }
@@ -77,6 +77,7 @@ export const faultyDisk = (disk: Disk, { step: armed, when: armedWhen, fault }: 
 
 const strike = (fault: Fault["fault"]): void => {
   if (fault === "kill") process.kill(process.pid, "SIGKILL")
+  else if (fault === "stop") process.kill(process.pid, "SIGSTOP")
   else if (fault === "kill_parent") process.kill(process.ppid, "SIGKILL")
   else throw Object.assign(new Error(`${fault}: an armed fault`), { code: fault === "short" ? "ENOSPC" : fault })
 }

@@ -1,9 +1,11 @@
 /** Turns in files that other programs read: runtime.md section 6. */
 import { closeSync, type Dirent, lstatSync, readdirSync } from "node:fs"
 import { dirname, join } from "node:path"
+import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { JournalConflict } from "../contract/Errors.ts"
 import { isGoalId, turnKeyOfName } from "../journal/Address.ts"
 import { type Disk, exists } from "./Disk.ts"
@@ -18,8 +20,8 @@ import { filesOf, type Place } from "./Place.ts"
 import { folderStands, openPlain, readSnapshot, refuseLinks } from "./SafeFile.ts"
 
 export interface FileDriverOptions {
-  /** How long a call waits for a turn that somebody else holds. */
-  readonly lockPatienceMs?: number
+  /** Seconds that a call waits for a turn that somebody else holds; `TURN_JOURNAL_LOCK_TIMEOUT` unless it is given. */
+  readonly lockTimeout?: number
   /** Turns whose lock file is kept open. */
   readonly openLocks?: number
   /** Turns of which it is remembered how their history ends. */
@@ -27,25 +29,31 @@ export interface FileDriverOptions {
   readonly disk?: Disk
 }
 
-const DEFAULTS = { lockPatienceMs: 5000, openLocks: 256, rememberedTurns: 4096 }
+const DEFAULTS = { openLocks: 256, rememberedTurns: 4096 }
+const DEFAULT_LOCK_TIMEOUT = 5
 
-export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver> => {
-  const settings = { ...DEFAULTS, disk: configuredDisk(), ...options }
-  const locks = Effect.acquireRelease(
-    Effect.sync(() =>
-      Lock.make({ patienceMs: settings.lockPatienceMs, maxOpen: settings.openLocks, disk: settings.disk })
-    ),
-    (locks) => Effect.sync(locks.closeAll)
-  )
-  return Layer.effect(
+const configuredLockTimeout = Config.withDefault(
+  Config.schema(Schema.Finite.check(Schema.isGreaterThan(0)), "TURN_JOURNAL_LOCK_TIMEOUT"),
+  DEFAULT_LOCK_TIMEOUT
+)
+
+export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver, Config.ConfigError> =>
+  Layer.effect(
     Driver,
-    Effect.map(locks, (locks) => make(locks, settings))
+    Effect.gen(function* () {
+      const settings = { ...DEFAULTS, disk: configuredDisk(), ...options }
+      const patienceMs = (options.lockTimeout ?? (yield* configuredLockTimeout)) * 1000
+      const locks = yield* Effect.acquireRelease(
+        Effect.sync(() => Lock.make({ patienceMs, maxOpen: settings.openLocks, disk: settings.disk })),
+        (locks) => Effect.sync(locks.closeAll)
+      )
+      return make(locks, settings)
+    })
   )
-}
 
 const make = (
   locks: Lock.Locks,
-  { disk, rememberedTurns }: Pick<Required<FileDriverOptions>, "disk" | "rememberedTurns">
+  { disk, rememberedTurns }: Required<Pick<FileDriverOptions, "disk" | "rememberedTurns">>
 ): Driver["Service"] => {
   const histories = makeHistoryCache(rememberedTurns)
   const commits = FileCommit.make(disk, histories, rememberedTurns)

@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
 import type { Inspection } from "../contract/Inspection.ts"
-import { check, type JsonValue, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
+import { check, type JsonValue, MAX_DEPTH, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import type { ReadResult, WriteResult } from "../contract/Messages.ts"
 import type { RecoveryCheck } from "../contract/Recovery.ts"
 import { DEFAULT_PAGE, type HistoryResult, MAX_PAGE, type RepairResult } from "../contract/Store.ts"
@@ -63,6 +63,8 @@ export interface StoreOptions {
   readonly signingKey?: SigningKey | null
   /** Size of a journal as compact JSON. */
   readonly journalBytes?: number
+  /** Nesting of a journal. */
+  readonly depth?: number
 }
 
 export class JournalStore extends Context.Service<
@@ -84,7 +86,7 @@ export class JournalStore extends Context.Service<
       Effect.gen(function* () {
         const driver = yield* Driver
         const signingKey = options.signingKey === undefined ? yield* configuredKey : options.signingKey
-        return make(driver, signingKey, options.journalBytes ?? MAX_JOURNAL_BYTES)
+        return make(driver, signingKey, { ...DEFAULT_LIMITS, ...options })
       })
     )
 }
@@ -94,12 +96,18 @@ const configuredKey = Effect.map(Config.option(Config.Redacted("TURN_JOURNAL_SIG
 /** Journals that are remembered as they were last read. */
 const REMEMBERED_JOURNALS = 512
 
-const make = (driver: Driver["Service"], key: SigningKey | null, journalBytes: number): JournalStore["Service"] => {
-  const readDocument = makeReader(REMEMBERED_JOURNALS)
+const DEFAULT_LIMITS = { journalBytes: MAX_JOURNAL_BYTES, depth: MAX_DEPTH }
+
+const make = (
+  driver: Driver["Service"],
+  key: SigningKey | null,
+  { journalBytes, depth }: typeof DEFAULT_LIMITS
+): JournalStore["Service"] => {
+  const readDocument = makeReader(REMEMBERED_JOURNALS, depth)
 
   const write: JournalStore["Service"]["write"] = Effect.fnUntraced(function* (request) {
     const place = yield* Effect.fromResult(Place.ofPath(request.path))
-    yield* refuseUnstorable(request.journal)
+    yield* refuseUnstorable(request.journal, depth)
     const incoming = yield* Effect.fromResult(admit(request.journal, place.address))
     const unexpected = expectEffect(incoming, request.expectedEffectId)
     if (unexpected !== null) return yield* Effect.fail(unexpected)
@@ -193,10 +201,10 @@ const make = (driver: Driver["Service"], key: SigningKey | null, journalBytes: n
     read,
     inspectStored,
     history,
-    ...Queries.make(driver, walks),
-    ...Verify.make(driver, walks, key),
-    ...Prune.make(driver, walks, readDocument, key),
-    repair: (request) => repair(driver, key, request)
+    ...Queries.make(driver, walks, depth),
+    ...Verify.make(driver, walks, key, depth),
+    ...Prune.make(driver, walks, readDocument, key, depth),
+    repair: (request) => repair(driver, { key, depth }, request)
   })
 }
 
@@ -209,8 +217,8 @@ const answerOf = ({ effectId, operationId }: Admission, transition: "append" | "
 })
 
 /** What canonical JSON cannot carry is refused, also when it comes from TypeScript. */
-const refuseUnstorable = (journal: JsonValue): Effect.Effect<void, InvalidJournal> => {
-  const fault = check(journal)
+const refuseUnstorable = (journal: JsonValue, depth: number): Effect.Effect<void, InvalidJournal> => {
+  const fault = check(journal, depth)
   return fault === null
     ? Effect.void
     : Effect.fail(

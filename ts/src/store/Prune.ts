@@ -26,7 +26,13 @@ export interface Pruning {
 
 const NOTHING: Step<string | null> = { answer: null, commit: null }
 
-export const make = (driver: Driver["Service"], walks: Walks, read: Reader, key: SigningKey | null): Pruning => {
+export const make = (
+  driver: Driver["Service"],
+  walks: Walks,
+  read: Reader,
+  key: SigningKey | null,
+  depth: number
+): Pruning => {
   const prune: Pruning["prune"] = Effect.fnUntraced(function* ({ olderThan, keep, dryRun = false, ...range }) {
     const clock = yield* Clock.Clock
     const before = clock.currentTimeMillisUnsafe() - olderThan * 1000
@@ -64,7 +70,7 @@ export const make = (driver: Driver["Service"], walks: Walks, read: Reader, key:
     Effect.flatMap(driver.glance(place), (snapshot) => {
       if (snapshot === null || snapshot.updatedAt > before) return Effect.succeed(false)
       return Effect.fromResult(
-        Result.map(decode(snapshot.bytes), (journal) => tombstoneOf(journal, place.address) !== null)
+        Result.map(decode(snapshot.bytes, depth), (journal) => tombstoneOf(journal, place.address) !== null)
       )
     })
 

@@ -51,14 +51,14 @@ export interface Queries {
   readonly recoverable: (request: RecoverableRequest) => Effect.Effect<RecoverableResult, CoreError>
 }
 
-export const make = (driver: Driver["Service"], walks: Walks): Queries => {
+export const make = (driver: Driver["Service"], walks: Walks, depth: number): Queries => {
   /** The journal of a turn that was listed; null when it went away since. */
   const glance = (place: TurnPlace): Effect.Effect<Found | null, CoreError> =>
     Effect.flatMap(driver.glance(place), (snapshot) =>
       snapshot === null
         ? Effect.succeed(null)
         : Effect.fromResult(
-            Result.map(decode(snapshot.bytes), (journal) => ({ journal, updatedAt: snapshot.updatedAt }))
+            Result.map(decode(snapshot.bytes, depth), (journal) => ({ journal, updatedAt: snapshot.updatedAt }))
           )
     )
 

@@ -49,12 +49,12 @@ interface Plan {
 
 export const repair = Effect.fnUntraced(function* (
   driver: Driver["Service"],
-  key: SigningKey | null,
+  { key, depth }: { readonly key: SigningKey | null; readonly depth: number },
   request: RepairRequest
 ): Effect.fn.Return<RepairResult, CoreError> {
   const place = yield* Effect.fromResult(Place.ofPath(request.path))
   const found = yield* survey(driver, place)
-  const plan = yield* Effect.fromResult(planFor(place, found))
+  const plan = yield* Effect.fromResult(planFor(place, found, depth))
   const digest = plan.change === null ? null : digestOf(found)
   const answer: RepairResult = {
     repair: plan.repair,
@@ -103,8 +103,12 @@ const survey = Effect.fnUntraced(function* (driver: Driver["Service"], place: Pl
   return found
 })
 
-const planFor = (place: Place.Place, { snapshot, history, sealed }: Survey): Result.Result<Plan, JournalCorrupt> => {
-  const decoded = snapshot === null ? null : decode(snapshot.bytes)
+const planFor = (
+  place: Place.Place,
+  { snapshot, history, sealed }: Survey,
+  depth: number
+): Result.Result<Plan, JournalCorrupt> => {
+  const decoded = snapshot === null ? null : decode(snapshot.bytes, depth)
   const journal = decoded?._tag === "Success" ? decoded.success : null
   const document = journal === null ? null : { operationId: operationId(journal) }
   if (history === null) {

@@ -30,9 +30,10 @@ export const snapshotText = (journal: JsonObject): string => {
 
 const LONG_INTEGER = /\d{16}/
 
-export const decode = (bytes: Uint8Array): Result.Result<JsonObject, JournalCorrupt> => {
+/** Reads a journal's bytes, nested no deeper than `depth`. */
+export const decode = (bytes: Uint8Array, depth: number): Result.Result<JsonObject, JournalCorrupt> => {
   if (!isUtf8(bytes)) return damaged("invalid_utf8", "it is not UTF-8", "$")
-  const parsed = parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"))
+  const parsed = parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), depth)
   if (Result.isFailure(parsed)) return damaged(parsed.failure.reason, parsed.failure.message, parsed.failure.path)
   return isObject(parsed.success) ? Result.succeed(parsed.success) : damaged("not_an_object", "it is no object", "$")
 }
@@ -46,12 +47,12 @@ const damaged = (reason: string, what: string, at: string) =>
   )
 
 /** Reads snapshots. One that has the same bytes as before is the same document, and is not read again. */
-export const makeReader = (capacity: number) => {
+export const makeReader = (capacity: number, depth: number) => {
   const known = new Recent<string, { readonly bytes: Uint8Array; readonly document: Document }>(capacity)
   return (place: Place, { bytes }: Snapshot): Result.Result<Document, JournalCorrupt> => {
     const before = known.get(place.path)
     if (before !== undefined && Buffer.compare(before.bytes, bytes) === 0) return Result.succeed(before.document)
-    return Result.map(decode(bytes), (journal) => {
+    return Result.map(decode(bytes, depth), (journal) => {
       const document = new LazyDocument(journal, place)
       if (bytes.length <= MAX_REMEMBERED_BYTES) known.set(place.path, { bytes, document })
       return document

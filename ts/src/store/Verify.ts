@@ -26,13 +26,13 @@ export interface Verification {
   readonly heads: (range: Range) => Effect.Effect<HeadsResult, CoreError>
 }
 
-export const make = (driver: Driver["Service"], walks: Walks, key: SigningKey | null): Verification => {
+export const make = (driver: Driver["Service"], walks: Walks, key: SigningKey | null, depth: number): Verification => {
   const look = (place: TurnPlace, head: TurnHead | null, mode: "settled" | "glance") =>
     Effect.suspend(() => {
       const watch = watchHistory(head)
       const chain = Chain.follow(place.address, { key, take: watch.take })
       return Effect.map(driver.scan(place, chain.visit, mode), (scanned) =>
-        judge(place.address, chain, watch, scanned, head)
+        judge(place.address, chain, watch, scanned, { head, depth })
       )
     })
 
@@ -147,10 +147,10 @@ const judge = (
   chain: Chain.Chain,
   watch: Watch,
   { snapshot, history: hasHistory }: Scanned,
-  head: TurnHead | null
+  { head, depth }: { readonly head: TurnHead | null; readonly depth: number }
 ): VerifiedTurn => {
   const history = chain.end()
-  const journal = snapshot === null ? null : decode(snapshot.bytes)
+  const journal = snapshot === null ? null : decode(snapshot.bytes, depth)
   const document = journal?._tag === "Success" ? { operationId: operationId(journal.success) } : null
   const position = positionOf(history, document) ?? null
   const standing = watch.last().find(({ seq }) => seq === position?.seq) ?? null

@@ -48,7 +48,7 @@ const queriesTell = (store: JournalStore["Service"], root: string, where: string
   })
 
 describe("hostile files", () => {
-  layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ lockPatienceMs: 200 }))), {
+  layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ lockTimeout: 0.2 }))), {
     excludeTestServices: true
   })((it) => {
     const written = Effect.gen(function* () {

@@ -12,7 +12,7 @@ import { historySuite } from "./HistorySuite.ts"
 import { querySuite } from "./QuerySuite.ts"
 import { AGENT, fresh, GOAL, kindOf, type Plant, pathOf, plainTurn, wholeTurn } from "./Turns.ts"
 
-export const suite = (name: string, driver: Layer.Layer<Driver>, plant: Plant): void =>
+export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant: Plant): void =>
   layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), driver), { excludeTestServices: true })(
     name,
     (it) => {

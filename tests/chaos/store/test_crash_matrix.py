@@ -1,0 +1,165 @@
+"""The core, and its parent, are killed before and after every step of a commit: the journal is the old one or the new
+one, what was acknowledged is there, the history verifies, and the next write works.
+
+The cells where a call fails instead, and the process lives, are in ts/test/store/Crash.test.ts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psutil
+import pytest
+from tests.chaos.store.core import GOAL, TURN, Core, Gone, journal, path_of
+from tests.conftest import SOAK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.chaos
+
+WRITE: Final = [
+    "leftover.remove",
+    "snapshot.create",
+    "snapshot.write",
+    "history.write",
+    "history.truncate",
+    "commit.sync",
+    "snapshot.rename",
+    "folder.sync",
+    "history.seal",
+]
+COMPACTION: Final = [
+    "compaction.create",
+    "compaction.write",
+    "compaction.sync",
+    "compaction.rename",
+    "compaction.folder.sync",
+]
+
+
+class Scenario(NamedTuple):
+    steps: list[str]
+    #: What is written before, phases completed.
+    before: list[dict[str, Any]]
+    method: str
+    params: Callable[[Path], dict[str, Any]]
+    #: Which journals may stand afterwards; None: none.
+    allowed: list[dict[str, Any] | None]
+
+
+def write(completed: int) -> Callable[[Path], dict[str, Any]]:
+    return lambda root: {"path": str(path_of(root)), "journal": journal(completed)}
+
+
+DONE: Final = journal(3, "committed", bulk="x" * 100)
+SCENARIOS: Final = {
+    "first write": Scenario(
+        ["folder.make", "lock.make", "history.open", *WRITE], [], "write", write(0), [None, journal(0)]
+    ),
+    "later write": Scenario(WRITE, [journal(0), journal(1)], "write", write(2), [journal(1), journal(2)]),
+    "replayed write": Scenario(
+        ["replay.sync", "leftover.remove"], [journal(0), journal(1)], "write", write(1), [journal(1)]
+    ),
+    "prune": Scenario(
+        [*WRITE, *COMPACTION],
+        [journal(0), DONE],
+        "prune",
+        lambda root: {"runtime_root": str(root), "older_than": 0},
+        [DONE, journal(3, "committed")],
+    ),
+}
+
+#: Starts the core given as arguments, hands it one line, and waits to be killed by it.
+PARENT: Final = """
+import os, subprocess, sys
+core = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+core.stdout.readline()
+print(core.pid, flush=True)
+core.stdin.write(sys.argv[1].encode() + b"\\n")
+core.stdin.flush()
+sys.stdout.write(core.stdout.readline().decode())
+sys.stdout.flush()
+core.stdout.readline()
+"""
+
+
+def strike_core(node: str, bundle: Path, fault: str, method: str, params: dict[str, Any]) -> bool:
+    """Lets the core kill itself; whether it answered before."""
+    core = Core(node, bundle, {"TURN_JOURNAL_FAULT": f"{fault}:kill"})
+    try:
+        core.call(method, **params)
+    except Gone:
+        answered = False
+    else:
+        answered = True
+    core.close()
+    assert core.process.returncode == -9, f"{fault}: the step was not reached"
+    return answered
+
+
+def strike_parent(node: str, bundle: Path, fault: str, method: str, params: dict[str, Any]) -> bool:
+    """Lets the core kill its parent; whether it answered before. The core ends by itself."""
+    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": f"turn_journal.{method}", "params": params})
+    parent = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PARENT, request, node, str(bundle), "serve"],
+        env={"TURN_JOURNAL_FAULT": f"{fault}:kill_parent"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert parent.returncode == -9, f"{fault}: the step was not reached"
+    pid, *answers = parent.stdout.splitlines()
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, f"{fault}: the core outlived its parent"
+        time.sleep(0.01)
+    return len(answers) > 0
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("victim", [strike_core, strike_parent], ids=["core", "parent"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_killed_at_every_step(
+    name: str, victim: Callable[..., bool], node: str, bundle: Path, core: Core, root: Path
+) -> None:
+    scenario = SCENARIOS[name]
+    # To a core whose parent died, the sides of a step are one: it goes on to the end of what it does.
+    sides = ("before", "after") if SOAK or victim is strike_core else ("before",)
+    faults = [f"{step}:{side}" for step in scenario.steps for side in sides]
+    roots = {fault: root / str(number) for number, fault in enumerate(faults)}
+    for fault in faults:
+        for document in scenario.before:
+            core.call("write", path=str(path_of(roots[fault])), journal=document)
+    with ThreadPoolExecutor(2) as pool:
+        answered = list(
+            pool.map(lambda fault: victim(node, bundle, fault, scenario.method, scenario.params(roots[fault])), faults)
+        )
+    for fault, was_answered in zip(faults, answered, strict=True):
+        check(core, roots[fault], scenario, fault, was_answered)
+    print(f"crash matrix, {name}, SIGKILL of the {victim.__name__.removeprefix('strike_')}: {len(faults)} cells")
+
+
+def check(core: Core, root: Path, scenario: Scenario, fault: str, was_answered: bool) -> None:
+    path = path_of(root)
+    standing = core.call("read", path=str(path))["journal"] if path.exists() else None
+    allowed = scenario.allowed[-1:] if was_answered else scenario.allowed
+    assert standing in allowed, fault
+    turns = core.call("verify", runtime_root=str(root))["turns"]
+    assert [turn["problem"] for turn in turns if turn["problem"] is not None] == [], fault
+    following = DONE
+    if scenario.method == "prune":
+        core.call("prune", **scenario.params(root))
+    else:
+        following = journal(0 if standing is None else len(standing["completed_phases"]) + 1)
+    assert core.call("write", path=str(path), journal=following)["ok"], fault
+    (turn,) = core.call("verify", runtime_root=str(root), goal_id=GOAL, turn_key=TURN)["turns"]
+    assert (turn["ok"], turn["unfinished"]) == (True, False), fault
+    assert [file.name for file in path.parent.iterdir() if file.name.endswith(".tmp")] == [], fault
