@@ -1,0 +1,478 @@
+/**
+ * What an agent's loop is written against: recorded steps return what is on record, and real work starts where the record
+ * ends. The twin of `AsyncDurableRun` in Python, over the same file: run-journal.md, section 4.
+ *
+ * Steps are numbered when they start, in the order in which their effects are run, so that parallel steps replay
+ * whatever order they finish in.
+ */
+import { randomUUID } from "node:crypto"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Predicate from "effect/Predicate"
+import type { InvalidJournal } from "../contract/Errors.ts"
+import { type Attempt, wentOn } from "./Attempts.ts"
+import type { Drive } from "./Drive.ts"
+import {
+  conflict,
+  invalid,
+  RecordedToolError,
+  ReplayDivergence,
+  type RunJournalError,
+  type StepError,
+  TurnSuspended,
+  UncertainEffect
+} from "./Errors.ts"
+import {
+  KIND_APPROVAL,
+  KIND_ITERATION,
+  KIND_MODEL_DECISION,
+  KIND_TOOL_CALL,
+  KIND_TOOL_RESULT,
+  KIND_VERIFICATION,
+  type Kind
+} from "./Events.ts"
+import { asStored, differingFields, digest, encode, type Payload, type Value } from "./Payload.ts"
+import { decodeRow, type Redact } from "./Runs.ts"
+
+/** A readback's answer: the effect happened with this result, did not happen, or nobody can tell. */
+export type Readback =
+  | { readonly _tag: "Committed"; readonly result: unknown }
+  | { readonly _tag: "Absent" }
+  | { readonly _tag: "Unknown" }
+export const Committed = (result: unknown): Readback => ({ _tag: "Committed", result })
+export const Absent: Readback = { _tag: "Absent" }
+export const Unknown: Readback = { _tag: "Unknown" }
+
+/** The key of the tool call that is running here, stable across every attempt at it; null outside of one. */
+export const CurrentIdempotencyKey = Context.Reference<string | null>("turn-journal-core/run/CurrentIdempotencyKey", {
+  defaultValue: () => null
+})
+
+export interface ToolOptions<E, R> {
+  /** Whether it may be run again when nobody knows whether it ran. */
+  readonly restartSafe?: boolean
+  /** Asked with the key when nobody knows. */
+  readonly readback?: (key: string) => Effect.Effect<Readback, E, R>
+  /** The model provider's id of the call; kept, never compared. */
+  readonly label?: string
+}
+
+export interface ModelOptions {
+  /** What decides the answer (prompt, model, tools, settings); each field's digest is recorded. */
+  readonly request?: unknown
+  /** What to do with another request than the recorded one: refuse it, or ask again and keep both answers. */
+  readonly onChange?: "diverge" | "ask_again"
+}
+
+/**
+ * One drive of one run. A step's value is what a replay will give: JSON, with integers beyond ±(2^53−1) as `bigint`. A
+ * tool or model that fails, fails as `RecordedToolError`, live and on replay. After `UncertainEffect`, `ReplayDivergence`
+ * or `TurnSuspended` the drive takes no further step.
+ */
+export interface DurableRun {
+  readonly runId: string
+  readonly model: <E, R>(
+    ask: Effect.Effect<unknown, E, R>,
+    options?: ModelOptions
+  ) => Effect.Effect<Value, StepError, R>
+  readonly tool: <E, R, E2 = never, R2 = never>(
+    name: string,
+    args: unknown,
+    run: Effect.Effect<unknown, E, R>,
+    options?: ToolOptions<E2, R2>
+  ) => Effect.Effect<Value, StepError | E2, R | R2>
+  readonly approval: (question: string, binds?: unknown) => Effect.Effect<Value, StepError>
+  readonly iteration: (index: number) => Effect.Effect<number, StepError>
+  readonly verification: (
+    name: string,
+    success: boolean,
+    details?: Readonly<Record<string, unknown>>
+  ) => Effect.Effect<Payload, StepError>
+  /** Seconds since the epoch, read once. */
+  readonly now: Effect.Effect<number, StepError>
+  readonly random: Effect.Effect<number, StepError>
+  readonly uuid: Effect.Effect<string, StepError>
+  /** Closes the run with an outcome. */
+  readonly finish: (outcome: string) => Effect.Effect<void, StepError>
+}
+
+/** How the service runs a database call. */
+export type Attempting = <A>(calls: () => A) => Effect.Effect<A, RunJournalError>
+
+export interface Driven {
+  readonly run: DurableRun
+  /** Ends the drive as a loop that ended without an error does. */
+  readonly succeed: Effect.Effect<void, StepError>
+  readonly release: Effect.Effect<void, RunJournalError>
+}
+
+export const make = (drive: Drive, redact: Redact | null, attempting: Attempting): Driven => {
+  const { runId } = drive
+  let nextSeq = 0
+  let halted: StepError | null = null
+  let isOver = false
+
+  const halt = <E extends StepError>(error: E): E => {
+    halted = error
+    return error
+  }
+
+  /** The next step: numbered as it starts, refused when the drive is halted. */
+  const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
+    Effect.suspend((): Effect.Effect<A, E | StepError, R> => {
+      if (halted !== null) return Effect.fail(halted)
+      if (isOver)
+        return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
+      return body(nextSeq++)
+    })
+
+  /** What may throw our errors, before anything is run. */
+  const look = <A>(calls: () => A): Effect.Effect<A, RunJournalError> => attempting(calls)
+
+  /** A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less. */
+  const recordable = (payload: unknown): { readonly value: Payload; readonly kept: Payload } => {
+    const value = asStored(payload)
+    return { value, kept: redact === null ? value : asStored(redact(asStored(payload))) }
+  }
+
+  const at = (seq: number): ReadonlyMap<Kind, Uint8Array> => drive.record.get(seq) ?? new Map()
+  const recordedAt = (seq: number, kind: Kind): Payload | null => {
+    const payload = at(seq).get(kind)
+    return payload === undefined ? null : decodeRow(runId, { seq, kind, payload })
+  }
+
+  const diverge = (seq: number, issued: Payload, fields: ReadonlyArray<string>, what: string): ReplayDivergence => {
+    const events = at(seq)
+    const [first] = events.keys()
+    const kind =
+      first === undefined
+        ? (drive.attempts.get(seq)?.kind ?? "nothing")
+        : events.has(KIND_TOOL_CALL)
+          ? KIND_TOOL_CALL
+          : events.has(KIND_TOOL_RESULT)
+            ? "value"
+            : first
+    const recorded = { kind, ...(first === undefined ? {} : recordedAt(seq, first)) }
+    const name = "name" in recorded ? ` ${JSON.stringify(recorded["name"])}` : ""
+    return halt(
+      new ReplayDivergence({
+        kind: "replay_divergence",
+        message: `Run ${JSON.stringify(runId)} parts from its record at step ${seq} (${kind}${name} there, ${what} here); they differ in ${fields.join(", ")}. Nothing was run and the record is untouched. The loop's code or input has changed: replay with the old ones, or fork the run before that step.`,
+        details: { run_id: runId, seq, recorded, issued, fields }
+      })
+    )
+  }
+
+  const recordedFailure = (seq: number, attempt: Attempt): RecordedToolError =>
+    failure(runId, seq, attempt.errorType ?? "Error", attempt.message ?? "")
+
+  /** The record has nothing at this number: no step of another kind, and no failure that is to be raised again. */
+  const expectNothing = (seq: number, kind: Kind, issued: Payload): void => {
+    if (at(seq).size > 0) throw diverge(seq, { kind, ...issued }, ["kind"], `a step of kind ${kind}`)
+    const attempt = drive.attempts.get(seq)
+    if (attempt === undefined) return
+    if (attempt.kind !== kind) throw diverge(seq, { kind, ...issued }, ["kind"], `a step of kind ${kind}`)
+    if (wentOn(attempt, drive.lastSeq)) throw recordedFailure(seq, attempt)
+  }
+
+  const mustBeOpen = (): void => {
+    if (!drive.hasEnded) return
+    throw conflict(
+      `Run ${JSON.stringify(runId)} has ended: its record is replayed, and nothing new is run. Fork it to go on from one of its steps.`,
+      { run_id: runId }
+    )
+  }
+
+  /** Runs a tool or a model; what it fails with is recorded, and is its failure from here on. */
+  const running = <E, R>(seq: number, kind: Kind, work: Effect.Effect<unknown, E, R>) =>
+    Effect.catch(work, (error: E): Effect.Effect<never, StepError> => {
+      const { kept } = recordable({ error_type: nameOf(error), message: messageOf(error) })
+      const errorType = String(kept["error_type"])
+      const message = String(kept["message"])
+      const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq }
+      return Effect.andThen(
+        attempting(() => drive.attempt(seq, attempt)),
+        Effect.fail(failure(runId, seq, nameOf(error), messageOf(error)))
+      )
+    })
+
+  const attemptTool = <E, R>(seq: number, key: string, work: Effect.Effect<unknown, E, R>) =>
+    Effect.gen(function* () {
+      const result = yield* running(seq, KIND_TOOL_CALL, Effect.provideService(work, CurrentIdempotencyKey, key))
+      const { value, kept } = yield* Effect.mapError(
+        look(() => recordable({ result: result ?? null })),
+        (error) => (error._tag === "InvalidJournal" ? unrecordable(runId, seq, error) : error)
+      )
+      yield* attempting(() => drive.insert(seq, KIND_TOOL_RESULT, encode(kept)))
+      return value["result"] ?? null
+    })
+
+  const tool: DurableRun["tool"] = (name, args, run, options = {}) =>
+    step((seq) =>
+      Effect.gen(function* () {
+        type Plan =
+          | { readonly _tag: "Known"; readonly value: Value }
+          | { readonly _tag: "Begin"; readonly call: string }
+          | { readonly _tag: "Again"; readonly key: string; readonly attempt: Attempt | undefined }
+        const key = `${runId}:${seq}:${name}`
+        const plan = yield* look((): Plan => {
+          if (name === "") throw invalid("A tool's name is a text that is not empty.")
+          const { kept } = recordable({ name, args: args ?? {} })
+          const recorded = recordedAt(seq, KIND_TOOL_CALL)
+          if (recorded === null) {
+            expectNothing(seq, KIND_TOOL_CALL, kept)
+            mustBeOpen()
+            const label = options.label === undefined ? {} : { tool_call_id: options.label }
+            return { _tag: "Begin", call: encode({ ...kept, idempotency_key: key, ...label }) }
+          }
+          const there = { name: recorded["name"] ?? null, args: recorded["args"] ?? null }
+          const fields = differingFields(there, kept)
+          if (fields.length > 0) {
+            throw diverge(seq, { kind: KIND_TOOL_CALL, ...kept }, fields, `tool ${JSON.stringify(name)}`)
+          }
+          const result = recordedAt(seq, KIND_TOOL_RESULT)
+          if (result !== null) return { _tag: "Known", value: result["result"] ?? null }
+          const attempt = drive.attempts.get(seq)
+          if (attempt !== undefined && wentOn(attempt, drive.lastSeq)) throw recordedFailure(seq, attempt)
+          mustBeOpen()
+          return { _tag: "Again", key: String(recorded["idempotency_key"] ?? key), attempt }
+        })
+        if (plan._tag === "Known") return plan.value
+        if (plan._tag === "Begin") {
+          yield* attempting(() => drive.insert(seq, KIND_TOOL_CALL, plan.call))
+          return yield* attemptTool(seq, key, run)
+        }
+        if (plan.attempt?.state === "absent") {
+          // The word that it did not happen holds for one attempt.
+          yield* attempting(() => drive.attempt(seq, AGAIN))
+        } else if (options.restartSafe !== true) {
+          const answer = options.readback === undefined ? Unknown : yield* options.readback(plan.key)
+          if (answer._tag === "Committed") {
+            const { value, kept } = yield* look(() => recordable({ result: answer.result ?? null }))
+            yield* attempting(() => drive.insert(seq, KIND_TOOL_RESULT, encode(kept)))
+            return value["result"] ?? null
+          }
+          if (answer._tag === "Unknown") {
+            return yield* Effect.fail(halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt)))
+          }
+        }
+        return yield* attemptTool(seq, plan.key, run)
+      })
+    )
+
+  const fingerprints = (request: unknown): Payload => {
+    if (request === undefined || request === null) return {}
+    const kept = recordable({ request }).kept["request"] ?? null
+    const fields = isObject(kept) ? kept : { request: kept }
+    return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, digest(value)]))
+  }
+
+  const model: DurableRun["model"] = (ask, options = {}) =>
+    step((seq) =>
+      Effect.gen(function* () {
+        type Plan =
+          | { readonly _tag: "Known"; readonly value: Value }
+          | { readonly _tag: "Ask"; readonly prints: Payload; readonly superseded: ReadonlyArray<Value> }
+        const plan = yield* look((): Plan => {
+          const prints = fingerprints(options.request)
+          const recorded = recordedAt(seq, KIND_MODEL_DECISION)
+          if (recorded === null) {
+            expectNothing(seq, KIND_MODEL_DECISION, { request: prints })
+            mustBeOpen()
+            return { _tag: "Ask", prints, superseded: [] }
+          }
+          const isOurs = Object.hasOwn(recorded, "response")
+          const fields = isOurs ? differingFields(recorded["request"] ?? {}, prints, "request") : ["response"]
+          if (fields.length === 0) return { _tag: "Known", value: recorded["response"] ?? null }
+          if (options.onChange !== "ask_again") {
+            throw diverge(seq, { kind: KIND_MODEL_DECISION, request: prints }, fields, "a model request")
+          }
+          mustBeOpen()
+          const { superseded = [], ...former } = recorded
+          return { _tag: "Ask", prints, superseded: [...(superseded as ReadonlyArray<Value>), former] }
+        })
+        if (plan._tag === "Known") return plan.value
+        const response = yield* running(seq, KIND_MODEL_DECISION, ask)
+        yield* attempting(() => {
+          const { kept } = recordable({ response: response ?? null })
+          const isAgain = plan.superseded.length > 0
+          const text = encode({ request: plan.prints, ...kept, ...(isAgain ? { superseded: plan.superseded } : {}) })
+          if (isAgain) drive.replace(seq, KIND_MODEL_DECISION, text)
+          else drive.insert(seq, KIND_MODEL_DECISION, text)
+        })
+        return asStored({ response: response ?? null })["response"] ?? null
+      })
+    )
+
+  const approval: DurableRun["approval"] = (question, binds = null) =>
+    step((seq) =>
+      attempting(() => {
+        if (question === "") throw invalid("A question is a text that is not empty.")
+        const { value, kept } = recordable({ question, binds })
+        const issued: Payload = { ...kept, binds_digest: digest(value["binds"] ?? null) }
+        const suspended = (): TurnSuspended =>
+          halt(
+            new TurnSuspended({
+              kind: "turn_suspended",
+              message: `Run ${JSON.stringify(runId)} waits for a decision at step ${seq}. Record it with \`approve\`, then drive the run again.`,
+              details: { run_id: runId, seq, question: issued["question"], binds: issued["binds"] }
+            })
+          )
+        const recorded = recordedAt(seq, KIND_APPROVAL)
+        if (recorded === null) {
+          expectNothing(seq, KIND_APPROVAL, issued)
+          mustBeOpen()
+          drive.insert(seq, KIND_APPROVAL, encode(issued))
+          throw suspended()
+        }
+        const identity = ({ question, binds_digest }: Payload): Payload => ({
+          question: question ?? null,
+          binds: binds_digest ?? null
+        })
+        const fields = differingFields(identity(recorded), identity(issued))
+        if (fields.length === 0 && recorded["decision"] !== undefined) return recorded["decision"]
+        mustBeOpen()
+        if (fields.length > 0 && seq < drive.lastSeq) {
+          throw diverge(seq, { kind: KIND_APPROVAL, ...issued }, fields, "a question")
+        }
+        if (fields.length > 0) {
+          // Nothing was done on the old decision yet: the new arguments are a new question.
+          const { superseded = [], ...former } = recorded
+          const all = [...(superseded as ReadonlyArray<Value>), former]
+          drive.replace(seq, KIND_APPROVAL, encode({ ...issued, superseded: all }))
+        }
+        throw suspended()
+      })
+    )
+
+  /** Records a payload, or returns the one on record when it has the same identity. */
+  const once = (
+    kind: Kind,
+    make: (isRecorded: boolean) => Payload,
+    identity: ReadonlyArray<string>,
+    refuseCall = false
+  ): Effect.Effect<Payload, StepError> =>
+    step((seq) =>
+      attempting(() => {
+        const recorded = recordedAt(seq, kind)
+        const payload = make(recorded !== null)
+        const pick = (from: Payload): Payload => Object.fromEntries(identity.map((name) => [name, from[name] ?? null]))
+        const issued = { kind, ...pick(payload) }
+        if (refuseCall && at(seq).has(KIND_TOOL_CALL)) {
+          throw diverge(seq, { ...issued, kind: "value" }, ["kind"], `the value ${JSON.stringify(payload["name"])}`)
+        }
+        if (recorded === null) {
+          expectNothing(seq, kind, pick(payload))
+          mustBeOpen()
+          const { value, kept } = recordable(payload)
+          drive.insert(seq, kind, encode(kept))
+          return value
+        }
+        const fields = differingFields(pick(recorded), recordable(pick(payload)).kept)
+        if (fields.length > 0) throw diverge(seq, issued, fields, kind)
+        return recorded
+      })
+    )
+
+  const value = <A extends Value>(name: string, make: () => A): Effect.Effect<A, StepError> =>
+    Effect.map(
+      once(KIND_TOOL_RESULT, (isRecorded) => ({ name, result: isRecorded ? null : make() }), ["name"], true),
+      (payload) => payload["result"] as A
+    )
+
+  const finish = (outcome: string): Effect.Effect<void, StepError> =>
+    Effect.suspend(() => {
+      if (halted !== null) return Effect.fail(halted)
+      if (isOver) return Effect.void
+      return attempting(() => {
+        if (nextSeq <= drive.lastSeq) throw diverge(nextSeq, { kind: "end" }, ["kind"], "the loop ended")
+        if (!drive.hasEnded) drive.finish(outcome)
+        isOver = true
+      })
+    })
+
+  return {
+    run: {
+      runId,
+      model,
+      tool,
+      approval,
+      iteration: (index) =>
+        Effect.map(
+          once(KIND_ITERATION, () => {
+            if (!Number.isSafeInteger(index)) throw invalid("An iteration is an integer.")
+            return { index }
+          }, ["index"]),
+          (payload) => payload["index"] as number
+        ),
+      verification: (name, success, details = {}) =>
+        once(KIND_VERIFICATION, () => asStored({ name, success, ...details }), ["name"]),
+      now: value("now", () => Date.now() / 1000),
+      random: value("random", Math.random),
+      uuid: value("uuid", () => randomUUID()),
+      finish
+    },
+    succeed: Effect.suspend(() => (halted === null ? finish("done") : Effect.void)),
+    release: Effect.suspend(() => {
+      if (isOver) return Effect.void
+      isOver = true
+      return attempting(() => drive.release(halted?._tag === "TurnSuspended"))
+    })
+  }
+}
+
+const AGAIN: Attempt = { kind: KIND_TOOL_CALL, state: "again", errorType: null, message: null, nextSeq: null }
+
+const isObject = (value: Value): value is Payload =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const nameOf = (error: unknown): string => {
+  if (Predicate.hasProperty(error, "_tag") && typeof error._tag === "string") return error._tag
+  return error instanceof Error ? error.name : typeof error
+}
+
+const messageOf = (error: unknown): string => {
+  if (Predicate.hasProperty(error, "message") && typeof error.message === "string") return error.message.toWellFormed()
+  return String(error).toWellFormed()
+}
+
+const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
+  new RecordedToolError({
+    kind: "tool_failed",
+    message,
+    details: { run_id: runId, seq, error_type: errorType, message }
+  })
+
+const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
+  const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`
+  return Object.assign(invalid(`${where}: ${error.message} The step stays uncertain until it is settled.`), {
+    details: { ...error.details, run_id: runId, seq }
+  })
+}
+
+const uncertainEffect = (
+  runId: string,
+  seq: number,
+  tool: string,
+  key: string,
+  attempt: Attempt | undefined
+): UncertainEffect => {
+  const known = attempt?.errorType ? ` Its last attempt ended with ${attempt.errorType}.` : ""
+  const settle = `settle(${JSON.stringify(runId)}, ${seq}`
+  return new UncertainEffect({
+    kind: "effect_uncertain",
+    message: `Tool ${JSON.stringify(tool)} at step ${seq} of run ${JSON.stringify(runId)} may have run: it was begun with the key ${JSON.stringify(key)}, and no outcome is recorded.${known} It was not run again. Find out with that key, then settle it: ${settle}, { result }) when it happened, ${settle}, { absent: true }) when it did not. Or declare the tool: restartSafe, or a readback.`,
+    details: {
+      run_id: runId,
+      seq,
+      tool,
+      idempotency_key: key,
+      choices: [
+        `${settle}, { result })`,
+        `${settle}, { absent: true })`,
+        "declare the tool restartSafe",
+        "declare a readback"
+      ]
+    }
+  })
+}

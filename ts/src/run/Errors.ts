@@ -1,0 +1,99 @@
+/**
+ * What a run journal may answer instead of a result, beside the core's own errors. Each has the `kind` of its class in
+ * Python (errors.py). Messages say what is wrong and what to do; the values are in `details`. run-journal.md.
+ */
+import * as Schema from "effect/Schema"
+import { InvalidJournal, JournalConflict, JournalCorrupt, StoreFailure, TurnBusy } from "../contract/Errors.ts"
+
+const Details = Schema.Record(Schema.String, Schema.Unknown)
+
+/** No run of that id is recorded, or no such step of it. */
+export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound", {
+  kind: Schema.Literals(["run_not_found"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** A tool may have run and nothing tells whether it did; somebody has to say what became of it. */
+export class UncertainEffect extends Schema.TaggedError<UncertainEffect>()("UncertainEffect", {
+  kind: Schema.Literals(["effect_uncertain"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** A replayed step is not the recorded one; nothing was run, and the record is untouched. */
+export class ReplayDivergence extends Schema.TaggedError<ReplayDivergence>()("ReplayDivergence", {
+  kind: Schema.Literals(["replay_divergence"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** A tool or a model failed: now, or on record. */
+export class RecordedToolError extends Schema.TaggedError<RecordedToolError>()("RecordedToolError", {
+  kind: Schema.Literals(["tool_failed"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** The run waits for a decision. */
+export class TurnSuspended extends Schema.TaggedError<TurnSuspended>()("TurnSuspended", {
+  kind: Schema.Literals(["turn_suspended"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** The run was resumed too often; nothing was run. */
+export class ResumeBudgetExhausted extends Schema.TaggedError<ResumeBudgetExhausted>()("ResumeBudgetExhausted", {
+  kind: Schema.Literals(["resume_budget_exhausted"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
+/** What reading and writing a journal may answer. */
+export type RunJournalError =
+  | InvalidJournal
+  | JournalConflict
+  | JournalCorrupt
+  | StoreFailure
+  | TurnBusy
+  | RunNotFound
+  | ReplayDivergence
+
+/** What a step of a run may answer. */
+export type StepError = RunJournalError | UncertainEffect | RecordedToolError | TurnSuspended
+
+const CLASSES = [
+  InvalidJournal,
+  JournalConflict,
+  JournalCorrupt,
+  StoreFailure,
+  TurnBusy,
+  RunNotFound,
+  ReplayDivergence,
+  UncertainEffect,
+  RecordedToolError,
+  TurnSuspended,
+  ResumeBudgetExhausted
+]
+
+export const isRunError = (error: unknown): error is StepError | ResumeBudgetExhausted =>
+  CLASSES.some((kind) => error instanceof kind)
+
+export const unknownRun = (runId: string): RunNotFound =>
+  new RunNotFound({
+    kind: "run_not_found",
+    message: `No run ${JSON.stringify(runId)} is recorded; open it first.`,
+    details: { run_id: runId }
+  })
+
+export const invalid = (message: string): InvalidJournal =>
+  new InvalidJournal({ kind: "invalid_request", message, details: {} })
+
+export const conflict = (message: string, details: JournalConflict["details"]): JournalConflict =>
+  new JournalConflict({ kind: "journal_transition_conflict", message, details })
+
+export const checkRunId = (runId: unknown): void => {
+  if (typeof runId !== "string" || runId === "" || !runId.isWellFormed()) {
+    throw invalid("A run id is a text that is not empty.")
+  }
+}

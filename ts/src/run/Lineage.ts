@@ -1,0 +1,110 @@
+/** Runs that come from runs, and where two of them part: run-journal.md, section 4. */
+import type { Database } from "./Database.ts"
+import { checkRunId, conflict, unknownRun } from "./Errors.ts"
+import { KIND_TOOL_RESULT, type Kind, now } from "./Events.ts"
+import { differingFields, type Payload } from "./Payload.ts"
+import { decodeRow, storedEvents } from "./Runs.ts"
+
+/** The first step at which two runs part. */
+export interface RunDifference {
+  readonly seq: number
+  readonly kind: Kind
+  /** The fields that differ; `["kind"]` when one run has another kind of step there, or none. */
+  readonly fields: ReadonlyArray<string>
+  readonly a: Payload | null
+  readonly b: Payload | null
+}
+
+/** What differs between runs that did the same: keys, snapshots and times are each run's own, labels a provider's. */
+const INCIDENTAL = new Set(["idempotency_key", "tool_call_id", "checkpoint_id", "decided_at"])
+
+export const fork = (database: Database, runId: string, newRunId: string, upto: number): void => {
+  checkRunId(newRunId)
+  database.transaction(() => {
+    if (!isKnown(database, "runs", runId)) throw unknownRun(runId)
+    if (isKnown(database, "runs", newRunId) || isKnown(database, "journal", newRunId)) {
+      throw conflict(`The run ${JSON.stringify(newRunId)} exists; a fork is a new run.`, { run_id: newRunId })
+    }
+    const at = now()
+    database.write(
+      "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) " +
+        "SELECT ?, agent, task, 'running', NULL, ?, ?, ?, metadata FROM runs WHERE run_id = ?",
+      newRunId,
+      checkpointAt(database, runId, upto),
+      at,
+      at,
+      runId
+    )
+    database.write(
+      "INSERT INTO journal (run_id, seq, kind, payload, created_at) SELECT ?, seq, kind, payload, created_at " +
+        "FROM journal WHERE run_id = ? AND seq <= ? ORDER BY seq, rowid",
+      newRunId,
+      runId,
+      upto
+    )
+    database.write(
+      "INSERT INTO step_attempts (run_id, seq, attempt, kind, state, error_type, message, next_seq, created_at) " +
+        "SELECT ?, seq, attempt, kind, state, error_type, message, next_seq, created_at FROM step_attempts " +
+        "WHERE run_id = ? AND seq <= ?",
+      newRunId,
+      runId,
+      upto
+    )
+    database.write("INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)", newRunId, runId, upto)
+  })
+}
+
+const isKnown = (database: Database, table: "runs" | "journal", runId: string): boolean =>
+  database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
+
+/** The snapshot that the last step up to there left; the run's own when nothing comes after. */
+const checkpointAt = (database: Database, runId: string, upto: number): string | null => {
+  const all = storedEvents(database, runId)
+  const results = all.filter(({ seq, kind }) => seq <= upto && kind === KIND_TOOL_RESULT).reverse()
+  for (const result of results) {
+    const found = decodeRow(runId, result)["checkpoint_id"]
+    if (typeof found === "string") return found
+  }
+  if (all.some(({ seq }) => seq > upto)) return null
+  const [run] = database.read("SELECT checkpoint_id FROM runs WHERE run_id = ?", runId)
+  return (run?.["checkpoint_id"] as string | null | undefined) ?? null
+}
+
+export const parent = (database: Database, runId: string): { readonly runId: string; readonly upto: number } | null => {
+  const [row] = database.read("SELECT parent_run_id, upto FROM run_lineage WHERE run_id = ?", runId)
+  return row === undefined ? null : { runId: row["parent_run_id"] as string, upto: row["upto"] as number }
+}
+
+export const diff = (database: Database, runA: string, runB: string): RunDifference | null =>
+  database.snapshot(() => {
+    for (const runId of [runA, runB]) if (!isKnown(database, "runs", runId)) throw unknownRun(runId)
+    const eventsA = storedEvents(database, runA)
+    const eventsB = storedEvents(database, runB)
+    for (let at = 0; ; at++) {
+      const a = eventsA[at]
+      const b = eventsB[at]
+      if (a === undefined && b === undefined) return null
+      if (a === undefined || b === undefined || a.seq !== b.seq || a.kind !== b.kind) {
+        const first = a === undefined || (b !== undefined && isBefore(b, a)) ? b : a
+        if (first === undefined) return null
+        return {
+          seq: first.seq,
+          kind: first.kind,
+          fields: ["kind"],
+          a: a?.seq === first.seq ? decodeRow(runA, a) : null,
+          b: b?.seq === first.seq ? decodeRow(runB, b) : null
+        }
+      }
+      const payloads = { a: decodeRow(runA, a), b: decodeRow(runB, b) }
+      const fields = differingFields(deed(payloads.a), deed(payloads.b))
+      if (fields.length > 0) return { seq: a.seq, kind: a.kind, fields, ...payloads }
+    }
+  })
+
+type Place = { readonly seq: number; readonly kind: Kind }
+
+const isBefore = (one: Place, other: Place): boolean =>
+  one.seq < other.seq || (one.seq === other.seq && one.kind < other.kind)
+
+const deed = (payload: Payload): Payload =>
+  Object.fromEntries(Object.entries(payload).filter(([name]) => !INCIDENTAL.has(name)))

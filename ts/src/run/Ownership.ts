@@ -1,0 +1,68 @@
+/** Who drives a run: the owner behind one journal handle, and its view of the others. run-journal.md, section 4. */
+import { TurnBusy } from "../contract/Errors.ts"
+import { type Database, MEMORY } from "./Database.ts"
+import { isAlive, makeOwner, type Owner } from "./Liveness.ts"
+
+export interface Ownership {
+  /** The owner of this handle, made when it is first needed. */
+  readonly owner: () => Owner
+  readonly begin: (runId: string) => void
+  readonly end: (runId: string) => void
+  /** Whether the owner that is noted on a run lives and drives it. */
+  readonly isDriven: (runId: string, token: string | null) => boolean
+  /** Asked inside of the transaction that wants to change a run. Throws `TurnBusy`. */
+  readonly refuseDriven: (runId: string) => void
+  readonly release: () => void
+}
+
+export const make = (database: Database): Ownership => {
+  let own: Owner | null = null
+  const drives = new Set<string>()
+  /** Tokens are never used twice, so that the dead stay dead. */
+  const dead = new Set<string>()
+
+  const isDriven = (runId: string, token: string | null): boolean => {
+    if (token === null || dead.has(token)) return false
+    if (token === own?.token) return drives.has(runId)
+    if (database.path !== MEMORY && isAlive(database.path, token)) return true
+    dead.add(token)
+    return false
+  }
+
+  return {
+    owner: () => {
+      own ??= makeOwner(database.path)
+      return own
+    },
+    begin: (runId) => {
+      drives.add(runId)
+    },
+    end: (runId) => {
+      drives.delete(runId)
+    },
+    isDriven,
+    refuseDriven: (runId) => {
+      const [row] = database.read("SELECT owner, holder FROM run_drives WHERE run_id = ?", runId)
+      if (row === undefined || !isDriven(runId, row["owner"] as string | null)) return
+      const owner = describe(row["holder"] as string | null)
+      throw new TurnBusy({
+        kind: "turn_busy",
+        message: `Run ${JSON.stringify(runId)} is driven by process ${owner["pid"] ?? "?"} on ${owner["host"] ?? "?"}. Wait for it to end; when it dies, the run is free at once.`,
+        details: { run_id: runId, owner }
+      })
+    },
+    release: () => {
+      own?.release()
+      own = null
+      drives.clear()
+    }
+  }
+}
+
+const describe = (holder: string | null): Readonly<Record<string, string | number>> => {
+  try {
+    return JSON.parse(holder ?? "{}")
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * One run as lines of JSON, out of one journal and into another: the format of run_journal/transfer.py. The last line
+ * counts and digests the ones before it, so that a cut or altered file is refused whole. run-journal.md, section 5.
+ */
+import { createHash } from "node:crypto"
+import { InvalidJournal } from "../contract/Errors.ts"
+import type { Database } from "./Database.ts"
+import { checkRunId, conflict, unknownRun } from "./Errors.ts"
+import { isTerminal, RUNNING } from "./Events.ts"
+import type { Ownership } from "./Ownership.ts"
+import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
+import { decodeRow, runMeta, storedEvents } from "./Runs.ts"
+import { RUN_TABLES } from "./Schema.ts"
+
+const FORMAT = "turn-journal-run"
+const VERSION = 1
+/** A line nests what it carries. */
+const LEVELS = MAX_DEPTH + 2
+const RUN = ["run_id", "agent", "task", "status", "outcome", "checkpoint_id", "created_at", "updated_at"] as const
+const ATTEMPT = ["seq", "attempt", "kind", "state", "error_type", "message", "next_seq", "created_at"] as const
+
+export const exportRun = (database: Database, runId: string): ReadonlyArray<string> =>
+  database.snapshot(() => {
+    const run = runMeta(database, runId)
+    if (run === null) throw unknownRun(runId)
+    const [drive] = database.read("SELECT fence, resumes FROM run_drives WHERE run_id = ?", runId)
+    const [line] = database.read("SELECT parent_run_id, upto FROM run_lineage WHERE run_id = ?", runId)
+    const attempts = database.read(
+      `SELECT ${ATTEMPT.join(", ")} FROM step_attempts WHERE run_id = ? ORDER BY seq, attempt`,
+      runId
+    )
+    const head = {
+      format: FORMAT,
+      version: VERSION,
+      run: {
+        run_id: run.runId,
+        agent: run.agent,
+        task: run.task,
+        status: run.status,
+        outcome: run.outcome,
+        checkpoint_id: run.checkpointId,
+        created_at: run.createdAt,
+        updated_at: run.updatedAt,
+        metadata: run.metadata
+      },
+      fence: (drive?.["fence"] as number | undefined) ?? 0,
+      resumes: (drive?.["resumes"] as number | undefined) ?? 0,
+      parent: line === undefined ? null : { run_id: line["parent_run_id"], upto: line["upto"] }
+    }
+    const lines = [
+      encode(head, LEVELS),
+      ...storedEvents(database, runId).map((stored) =>
+        encode(
+          {
+            event: {
+              seq: stored.seq,
+              kind: stored.kind,
+              payload: decodeRow(runId, stored),
+              created_at: stored.createdAt
+            }
+          },
+          LEVELS
+        )
+      ),
+      ...attempts.map((attempt) => encode({ attempt: { ...attempt } }, LEVELS))
+    ]
+    return [...lines, encode({ lines: lines.length, sha256: digestOf(lines) })]
+  })
+
+const digestOf = (lines: ReadonlyArray<string>): string => {
+  const hash = createHash("sha256")
+  for (const line of lines) hash.update(`${line}\n`)
+  return hash.digest("hex")
+}
+
+export const importRun = (
+  database: Database,
+  ownership: Ownership,
+  lines: Iterable<string>,
+  overwrite: boolean
+): string => {
+  const { head, rows } = whole(lines)
+  const run = objectAt(head, "run")
+  const runId = run["run_id"] as string
+  checkRunId(runId)
+  if (run["status"] !== RUNNING && !isTerminal(String(run["status"]))) throw refused("the status is unknown")
+  const runRow = RUN.map((name) => cell(run, name))
+  const metadata = encode(run["metadata"])
+  const events = rows.flatMap((row) => {
+    if (row["event"] === undefined) return []
+    const event = objectAt(row, "event")
+    return [[cell(event, "seq"), cell(event, "kind"), encode(event["payload"]), cell(event, "created_at")] as const]
+  })
+  const attempts = rows.flatMap((row) => {
+    if (row["attempt"] === undefined) return []
+    const attempt = objectAt(row, "attempt")
+    return [ATTEMPT.map((name) => cell(attempt, name))]
+  })
+  const parent = head["parent"] === null ? null : objectAt(head, "parent")
+  database.transaction(() => {
+    const isHere = ["runs", "journal"].some(
+      (table) => database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
+    )
+    if (isHere) {
+      if (!overwrite) {
+        throw conflict(
+          `Run ${JSON.stringify(runId)} is here already; nothing was imported. Pass overwrite to replace it.`,
+          { run_id: runId }
+        )
+      }
+      ownership.refuseDriven(runId)
+      for (const table of RUN_TABLES) database.write(`DELETE FROM ${table} WHERE run_id = ?`, runId)
+    }
+    database.write(
+      `INSERT INTO runs (${RUN.join(", ")}, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ...runRow,
+      metadata
+    )
+    for (const event of events) {
+      database.write(
+        "INSERT INTO journal (run_id, seq, kind, payload, created_at) VALUES (?, ?, ?, ?, ?)",
+        runId,
+        ...event
+      )
+    }
+    for (const attempt of attempts) {
+      database.write(
+        `INSERT INTO step_attempts (run_id, ${ATTEMPT.join(", ")}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        runId,
+        ...attempt
+      )
+    }
+    if (head["fence"] !== 0) {
+      database.write(
+        "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES (?, NULL, NULL, ?, ?, 0)",
+        runId,
+        cell(head, "fence"),
+        cell(head, "resumes")
+      )
+    }
+    if (parent !== null) {
+      database.write(
+        "INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)",
+        runId,
+        cell(parent, "run_id"),
+        cell(parent, "upto")
+      )
+    }
+  })
+  return runId
+}
+
+/** The first line and those between it and the last one, which vouches for them. */
+const whole = (lines: Iterable<string>): { readonly head: Payload; readonly rows: ReadonlyArray<Payload> } => {
+  const texts = Array.from(lines, (line) => line.replace(/^[\r\n]+|[\r\n]+$/g, "")).filter((line) => line !== "")
+  let found: ReadonlyArray<Value>
+  try {
+    found = texts.map(decode)
+  } catch (error) {
+    throw refused(`a line is not JSON (${(error as Error).message})`)
+  }
+  const objects = found.filter(isObject)
+  const [head, ...rows] = objects
+  const last = rows.pop()
+  if (head === undefined || last === undefined || objects.length !== found.length) throw refused("it is cut short")
+  if (last["lines"] !== texts.length - 1 || last["sha256"] !== digestOf(texts.slice(0, -1))) {
+    throw refused("it is cut short or was altered: its last line does not vouch for the others")
+  }
+  if (head["format"] !== FORMAT || head["version"] !== VERSION) throw refused(`it is not of version ${VERSION}`)
+  return { head, rows }
+}
+
+const isObject = (value: Value): value is Payload =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const objectAt = (value: Payload, name: string): Payload => {
+  const found = value[name]
+  if (found === undefined || !isObject(found)) throw refused(`the field ${name} is missing`)
+  return found
+}
+
+const cell = (value: Payload, name: string): string | number | bigint | null => {
+  const found = value[name]
+  if (found === undefined || typeof found === "boolean" || (typeof found === "object" && found !== null)) {
+    throw refused(`the field ${name} is missing or of another type`)
+  }
+  return found
+}
+
+const refused = (fault: string): InvalidJournal =>
+  new InvalidJournal({
+    kind: "invalid_request",
+    message: `These lines are no whole export of a run: ${fault}. Nothing was imported.`,
+    details: {}
+  })
