@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from queue import Empty, SimpleQueue
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from .failures import Lost
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future
+    from asyncio import AbstractEventLoop, Future, TimerHandle
 
 #: An answer of the core, or why there will be none.
 Outcome: TypeAlias = dict[str, Any] | Lost
@@ -56,20 +57,30 @@ class AsyncCall:
 
     async def outcome(self, deadline: float) -> Outcome | None:
         """Waits; None when the deadline passes first."""
-        timer = self._mailbox.loop.call_later(deadline - time.monotonic(), _resolve, self._future, None)
+        future = self._future
+        deadlines = self._mailbox.deadlines
+        deadlines[future] = deadline
+        self._mailbox.watch(deadline)
         try:
-            return await self._future
+            return await future
         finally:
-            timer.cancel()
+            del deadlines[future]
 
 
 class Mailbox:
-    """Outcomes on their way to an event loop, which is woken once however many there are."""
+    """Outcomes on their way to the tasks of one event loop, and when those stop waiting.
+
+    The loop is woken once, however many outcomes there are, and has one timer, however many wait: a timer for each call
+    costs more than the call's other bookkeeping.
+    """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop = loop
+        self.deadlines: dict[Future[Outcome | None], float] = {}
         self._outcomes: deque[tuple[Future[Outcome | None], Outcome]] = deque()
         self._is_rung = False
+        self._timer: TimerHandle | None = None
+        self._timer_at = math.inf
 
     def put(self, future: Future[Outcome | None], outcome: Outcome) -> None:
         """Leaves an outcome, from any thread."""
@@ -85,9 +96,22 @@ class Mailbox:
         # First, so that whoever leaves something from here on rings again.
         self._is_rung = False
         while self._outcomes:
-            _resolve(*self._outcomes.popleft())
+            future, outcome = self._outcomes.popleft()
+            if not future.done():
+                future.set_result(outcome)
 
+    def watch(self, deadline: float) -> None:
+        """Sees to it that a deadline is noticed."""
+        if deadline < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = deadline
+            self._timer = self.loop.call_later(deadline - time.monotonic(), self._expire)
 
-def _resolve(future: Future[Outcome | None], outcome: Outcome | None) -> None:
-    if not future.done():
-        future.set_result(outcome)
+    def _expire(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        now = time.monotonic()
+        for future, deadline in self.deadlines.items():
+            if deadline <= now and not future.done():
+                future.set_result(None)
+        self.watch(min((deadline for deadline in self.deadlines.values() if deadline > now), default=math.inf))

@@ -177,9 +177,9 @@ class AsyncRuntimeClient(_Client):
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[str, Any]:
         """The result of one method of the core; see `RuntimeClient.call`."""
-        from asyncio import get_running_loop
+        import asyncio
 
-        loop = get_running_loop()
+        loop = asyncio.get_running_loop()
         exchange = observed_call(method, self._link.supervisor().exchange(method, params, timeout))
         try:
             connection, request, deadline = next(exchange)
