@@ -12,8 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import typer
-
 from .. import settings
 from ..bridge import RuntimeClient
 from ..bridge.node import MINIMUM_NODE, locate_node
@@ -21,7 +19,7 @@ from ..errors import TurnBusyError, TurnJournalError
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path, write_turn_journal
 from ..run_journal import JournalEvent, RunJournal
 from ..run_journal.filesystem import refuse_network_file_system
-from .invocation import FormatOption, RootOption, answering, is_database, root_of
+from .invocation import FormatOption, RootOption, answering, root_of
 from .output import Block, Format, Line, Report, Rows, err
 
 if TYPE_CHECKING:
@@ -53,8 +51,6 @@ def doctor(
     format: FormatOption = Format.table,
 ) -> Report:
     """Try everything that this package needs: Node, the core, the store, locks, the disk. Leaves nothing behind."""
-    if root is not None and is_database(root):
-        raise typer.BadParameter("The doctor looks at folders; `store migrate --check` looks at a database.")
     parent = Path(root_of(root)) if root is not None else None
     with err().status("Trying …"):
         findings = list(_findings(parent))

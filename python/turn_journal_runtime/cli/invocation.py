@@ -103,16 +103,11 @@ def root_of(root: str | None) -> str:
                 param_hint="--root",
             )
         return os.getcwd()
-    if not is_database(root) and not Path(root).is_dir():
+    if not Path(root).is_dir():
         raise JournalNotFoundError(
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )
     return root
-
-
-def is_database(root: str) -> bool:
-    """Whether a root is a database's address and no folder."""
-    return root.startswith(("postgres://", "postgresql://"))
 
 
 def address_of(turn: str, root: str | None) -> TurnAddress:

@@ -14,7 +14,7 @@ from ..errors import JournalNotFoundError, RunNotFoundError
 from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
 from ..run_journal.listing import list_runs
-from .invocation import FormatOption, answering, given_json, is_database
+from .invocation import FormatOption, answering, given_json
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def moment(seconds: float) -> str:
 def _open(db: str | None) -> RunJournal:
     """The journal, which must be there: no command makes one."""
     where = str(default_path()) if db is None else db
-    if not is_database(where) and not Path(where).exists():
+    if not Path(where).exists():
         raise JournalNotFoundError(
             f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS.",
             kind="run_journal_not_found",

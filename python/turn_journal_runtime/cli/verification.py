@@ -183,9 +183,7 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.advance(task, done)
 
 
-def count_turns(root: str, goal: str | None) -> int | None:
-    """About how many turns there are, for a progress bar; None where counting would cost as much as the work."""
-    if is_database(root):
-        return None
+def count_turns(root: str, goal: str | None) -> int:
+    """About how many turns there are, for a progress bar."""
     folders = Path(root, "goals").glob("*/turns") if goal is None else [Path(root, "goals", goal, "turns")]
     return sum(name.endswith(".json") for folder in folders if folder.is_dir() for name in os.listdir(folder))
