@@ -21,7 +21,6 @@ from .invocation import (
     YesOption,
     address_of,
     answering,
-    is_database,
     root_of,
     short_key,
 )
