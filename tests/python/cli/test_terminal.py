@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from turn_journal_runtime import turn_journal_path, write_turn_journal
 from turn_journal_runtime.run_journal import RunJournal
 
 if TYPE_CHECKING:
@@ -68,6 +69,44 @@ def _on_a_terminal(db: Path, environment: dict[str, str]) -> bytes:
     os.close(ours)
     assert process.wait(30) == 0
     return b"".join(chunks)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
+def test_watching_shows_what_changes_until_it_is_interrupted(tmp_path: Path) -> None:
+    import pty
+    import signal
+
+    journal = {
+        "schema_version": "loopx_turn_journal_v0",
+        "goal_id": "g",
+        "turn_key": "t",
+        "status": "started",
+        "plan": {"phases": ["only"]},
+        "completed_phases": [],
+    }
+    path = turn_journal_path(tmp_path, goal_id="g", turn_key="t")
+    write_turn_journal(path, journal)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "list", "--root", str(tmp_path), "--watch", "--interval", "0.1"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=_environment(),
+    )
+    os.close(theirs)
+    _read_until(ours, b"started")
+    write_turn_journal(path, {**journal, "status": "committed", "completed_phases": ["only"]})
+    _read_until(ours, b"committed")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    os.close(ours)
+
+
+def _read_until(terminal: int, expected: bytes) -> None:
+    shown = b""
+    while expected not in shown:
+        shown += os.read(terminal, 65536)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="`head` is a POSIX program")
