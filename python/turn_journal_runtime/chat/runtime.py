@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -18,7 +19,6 @@ from ..turns.sessions import TurnSessions
 from ..turns.turn import run_turn
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Generator, Mapping
 
     from ..bridge import RuntimeClient
@@ -79,7 +79,7 @@ class ChatRuntime:
     ) -> None:
         self._store = store
         self._adapter_factory = adapter_factory
-        self._root = Path(runtime_root) if runtime_root is not None else store.path.parent
+        self._root = Path(os.path.abspath(runtime_root)) if runtime_root is not None else store.path.parent
         self._client = client
         self._lock = threading.Lock()
         self._conversations: dict[str, _Conversation] = {}
@@ -173,7 +173,7 @@ class ChatRuntime:
             known = self._conversations.get(session.session_id)
             if known is None:
                 place = self._root / "chat-sessions" / f"{uuid.uuid5(uuid.NAMESPACE_OID, session.session_id).hex}.json"
-                lease = acquire_lease(place)
+                lease = acquire_lease(self._root, place)
                 known = _Conversation(self._store, self._root, self._client, self._adapter_factory, session, lease)
                 self._conversations[session.session_id] = known
             return known

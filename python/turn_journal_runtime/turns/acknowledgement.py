@@ -22,12 +22,13 @@ def acknowledge_flow(
     runtime_root: str | os.PathLike[str], *, goal_id: str, agent_id: str, turn_key: str
 ) -> Flow[TurnResult]:
     """Commits a turn that waits for its scheduler; one that is committed already stays as it is."""
-    path = turn_journal_path(Path(os.path.abspath(runtime_root)), goal_id=goal_id, turn_key=turn_key)
+    root = Path(os.path.abspath(runtime_root))
+    path = turn_journal_path(root, goal_id=goal_id, turn_key=turn_key)
     if not path.exists():
         raise JournalNotFoundError(
             "No such turn is stored: see its goal_id and turn_key.", details={"goal_id": goal_id, "turn_key": turn_key}
         )
-    lease = yield Ask(acquire_lease, (path,))
+    lease = yield Ask(acquire_lease, (root, path))
     try:
         stored = yield read_call(path)
         journal = stored["journal"]

@@ -57,7 +57,7 @@ def turn_flow(runtime_root: str | os.PathLike[str], plan: TurnPlan, parts: TurnP
     """One drive of a turn, under its lease."""
     root = Path(os.path.abspath(runtime_root))
     path = turn_journal_path(root, goal_id=plan.goal_id, turn_key=plan.turn_key)
-    lease = yield Ask(partial(acquire_lease, path, take_over=parts.take_over))
+    lease = yield Ask(partial(acquire_lease, root, path, take_over=parts.take_over))
     runs = TurnRuns(root, plan, parts.run_journal, take_over=parts.take_over)
     try:
         return (yield from _Drive(root, plan, parts, TurnRecord(path, plan, lease.number), runs).run())

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import JournalCorruptError, JournalStoreError, TurnBusyError
+from .folders import check_inside, make_folder
 
 if TYPE_CHECKING:
     from filelock import ReadWriteLock
@@ -62,10 +63,11 @@ class TurnLease:
         self.release()
 
 
-def acquire_lease(journal_path: Path, *, take_over: bool = False) -> TurnLease:
+def acquire_lease(root: Path, journal_path: Path, *, take_over: bool = False) -> TurnLease:
     """Takes the lease of a turn.
 
     Args:
+        root: The runtime root.
         journal_path: Where the turn lives, from `turn_journal_path`.
         take_over: Take it also from a holder that is alive. What that one writes from then on is refused; what it does
             outside in the meantime is not undone.
@@ -73,14 +75,16 @@ def acquire_lease(journal_path: Path, *, take_over: bool = False) -> TurnLease:
     Raises:
         TurnBusyError: Somebody drives the turn; `details` has its `pid`, `host` and `since`.
         JournalCorruptError: The lease file is damaged.
-        JournalStoreError: The folder cannot be written.
+        JournalStoreError: The folder cannot be written, or a symbolic link on the way leaves the root.
     """
     from filelock import ReadWriteLock, Timeout
 
     stem = journal_path.with_suffix("")
     record = Path(f"{stem}.lease")
     try:
-        _make_folders(journal_path.parent)
+        make_folder(root, journal_path.parent)
+        for suffix in (".lock", ".lease"):
+            check_inside(root, Path(f"{stem}{suffix}"))
         turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
         try:
             with turn.write_lock(timeout=_PATIENCE_SECONDS):
@@ -200,9 +204,3 @@ def _write(record: Path, number: int) -> None:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
-
-
-def _make_folders(folder: Path) -> None:
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        with contextlib.suppress(FileExistsError):
-            missing.mkdir(mode=0o700)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .folders import make_folder
+
 if TYPE_CHECKING:
     from ..run_journal import RunJournal
     from .host import Run
@@ -34,7 +36,7 @@ class TurnRuns:
             from ..run_journal import RunJournal
 
             file = run_journal_path(self._root)
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._root, file.parent)
             self._journal = self._own = RunJournal(file)
         return form(
             self._journal,

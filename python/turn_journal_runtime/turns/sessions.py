@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import rfc8785
 
+from .folders import make_folder
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -34,6 +36,7 @@ class TurnSessions:
     """
 
     def __init__(self, runtime_root: Path, plan: TurnPlan, session: Mapping[str, Any]) -> None:
+        self._root = runtime_root
         self._plan = plan
         policy = session.get("context_policy")
         whole_agent = isinstance(policy, Mapping) and policy.get("binding_scope") == "agent"
@@ -44,7 +47,7 @@ class TurnSessions:
     def note(self, session_id: str) -> None:
         """Keeps the session's id durably, before anything else is known of the attempt."""
         plan, file = self._plan, self._file
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._root, file.parent)
         binding = {
             "schema_version": SESSION_BINDING_SCHEMA_VERSION,
             "goal_id": plan.goal_id,

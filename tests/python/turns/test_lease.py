@@ -14,7 +14,7 @@ import pytest
 from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, ScriptedHost, Turn
 
 from turn_journal_runtime.address import turn_journal_path
-from turn_journal_runtime.errors import JournalConflictError, JournalCorruptError, TurnBusyError
+from turn_journal_runtime.errors import JournalConflictError, JournalCorruptError, JournalStoreError, TurnBusyError
 from turn_journal_runtime.hosts import CallableHost
 from turn_journal_runtime.turns import run_turn
 from turn_journal_runtime.turns.lease import acquire_lease, is_driven
@@ -29,10 +29,10 @@ def journal_path(tmp_path: Path) -> Path:
 
 
 def test_the_second_driver_is_told_of_the_first(journal_path: Path) -> None:
-    with acquire_lease(journal_path) as lease:
+    with acquire_lease(journal_path.parents[3], journal_path) as lease:
         assert (lease.number, is_driven(journal_path)) == (1, True)
         with pytest.raises(TurnBusyError) as raised:
-            acquire_lease(journal_path)
+            acquire_lease(journal_path.parents[3], journal_path)
         assert raised.value.details["pid"] == os.getpid()
         assert raised.value.details["since"] > 0
         assert str(os.getpid()) in str(raised.value)
@@ -42,7 +42,7 @@ def test_the_second_driver_is_told_of_the_first(journal_path: Path) -> None:
 
 def test_each_driver_has_a_greater_number_and_leaves_nothing_behind(journal_path: Path) -> None:
     for number in (1, 2, 3):
-        with acquire_lease(journal_path) as lease:
+        with acquire_lease(journal_path.parents[3], journal_path) as lease:
             assert lease.number == number
     assert sorted(path.name for path in journal_path.parent.iterdir()) == ["turn-1.lease", "turn-1.lock"]
     assert {path.stat().st_mode & 0o777 for path in journal_path.parent.iterdir()} == {0o600}
@@ -52,7 +52,7 @@ def test_each_driver_has_a_greater_number_and_leaves_nothing_behind(journal_path
 def test_a_driver_that_dies_frees_the_turn_at_once(journal_path: Path) -> None:
     code = (
         "import os, sys, pathlib; from turn_journal_runtime.turns.lease import acquire_lease\n"
-        f"lease = acquire_lease(pathlib.Path({str(journal_path)!r}))\n"
+        f"lease = acquire_lease(*map(pathlib.Path, {[str(journal_path.parents[3]), str(journal_path)]!r}))\n"
         "print(lease.number, flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -60,11 +60,11 @@ def test_a_driver_that_dies_frees_the_turn_at_once(journal_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"1\n"
         with pytest.raises(TurnBusyError) as raised:
-            acquire_lease(journal_path)
+            acquire_lease(journal_path.parents[3], journal_path)
         assert raised.value.details["pid"] == child.pid
         child.kill()
         child.wait()
-    with acquire_lease(journal_path) as lease:
+    with acquire_lease(journal_path.parents[3], journal_path) as lease:
         assert lease.number == 2
 
 
@@ -77,7 +77,7 @@ def test_only_one_of_many_threads_drives(journal_path: Path) -> None:
     def drive() -> None:
         start.wait()
         try:
-            lease = acquire_lease(journal_path)
+            lease = acquire_lease(journal_path.parents[3], journal_path)
         except TurnBusyError as error:
             busy.append(error)
             return
@@ -97,12 +97,12 @@ def test_only_one_of_many_threads_drives(journal_path: Path) -> None:
 
 
 def test_a_damaged_lease_file_is_refused_and_left_alone(journal_path: Path) -> None:
-    acquire_lease(journal_path).release()
+    acquire_lease(journal_path.parents[3], journal_path).release()
     record = journal_path.with_suffix(".lease")
     for damage in (b"", b"{", b"[]", b'{"number": 0}', b'{"number": true}'):
         record.write_bytes(damage)
         with pytest.raises(JournalCorruptError):
-            acquire_lease(journal_path)
+            acquire_lease(journal_path.parents[3], journal_path)
         assert record.read_bytes() == damage
 
 
@@ -150,7 +150,7 @@ def test_a_write_with_an_old_number_is_refused_by_the_core(tmp_path: Path) -> No
     taken: list[int] = []
 
     def lose_the_turn(request: Any) -> dict[str, Any]:
-        with acquire_lease(turn.path, take_over=True) as lease:
+        with acquire_lease(tmp_path, turn.path, take_over=True) as lease:
             taken.append(lease.number)
         return dict(RESULT)
 
@@ -160,3 +160,27 @@ def test_a_write_with_an_old_number_is_refused_by_the_core(tmp_path: Path) -> No
     assert json.loads(turn.path.with_suffix(".lease").read_text())["number"] == 2
     assert turn.journal["completed_phases"] == []
     assert turn.run(ScriptedHost()).attempts == 2
+
+
+@pytest.mark.parametrize("where", ["goals", "goals/goal", "goals/goal/turns", "goals/goal/turn-sessions", "runs"])
+def test_a_link_that_leaves_the_root_is_not_followed(where: str, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (root / where).parent.mkdir(parents=True, exist_ok=True)
+    (root / where).symlink_to(outside)
+    turn = Turn(root, is_async=False)
+
+    def loop(context: Any, request: Any) -> dict[str, Any]:
+        request.on_session("s-1")
+        return dict(RESULT)
+
+    with pytest.raises(JournalStoreError) as raised:
+        turn.run(CallableHost(loop))
+    assert raised.value.kind == "store_unsafe_path"
+    assert not list(outside.iterdir())
+
+
+def test_a_link_that_stays_in_the_root_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
+    assert Turn(tmp_path, is_async=False).run(CallableHost(lambda context: dict(RESULT))).ok

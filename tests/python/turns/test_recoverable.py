@@ -70,7 +70,7 @@ def test_open_turns_are_due_unless_somebody_drives_them(turn: Turn, due: Any) ->
     (found,) = due()
     assert found.names == {"goal_id": GOAL, "agent_id": AGENT, "todo_id": TODO, "turn_instance_id": None}
     assert (found.status, found.resume_from, found.due_at) == ("in_progress", "host_execute", None)
-    with acquire_lease(turn.path):
+    with acquire_lease(turn.root, turn.path):
         assert due() == []
     assert due() == [found]
     waits = turn.run(ScriptedHost(), scheduler=Ledger("action_required"), todo_id="waits", turn_instance_id="7")
