@@ -7,7 +7,7 @@ import { Dice, SEED, SOAK } from "../Seed.ts"
 /** Beside a number with an exponent no document is left to the quick look. */
 const parseCarefully = (text: string) => Json.parse(`[1e0,${text}]`)
 
-it(`never accept differently, seed ${SEED}`, () => {
+it(`never accept differently, seed ${SEED}`, { timeout: SOAK ? 600_000 : 30_000 }, () => {
   const dice = new Dice(SEED)
   const seen = { accepted: 0, refused: 0, malformed: 0 }
   for (let times = SOAK ? 2_000_000 : 30_000; times > 0; times--) {

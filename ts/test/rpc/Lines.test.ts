@@ -14,7 +14,7 @@ const shown = (cut: Cut): string => {
   return `${cut._tag} ${Buffer.from(bytes).toString("latin1")}`
 }
 
-it(`cuts the same lines however the bytes come, seed ${SEED}`, () => {
+it(`cuts the same lines however the bytes come, seed ${SEED}`, { timeout: SOAK ? 600_000 : 30_000 }, () => {
   const dice = new Dice(SEED)
   const limit = 20
   for (let times = SOAK ? 200_000 : 5_000; times > 0; times--) {
