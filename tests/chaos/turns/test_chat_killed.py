@@ -22,7 +22,7 @@ pytestmark = pytest.mark.chaos
 
 SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
 SEED = int(os.environ.get("TURN_JOURNAL_SEED", random.SystemRandom().randrange(2**32)))
-KILLS = 200 if SOAK else 6
+KILLS = 200 if SOAK else 4
 REPOSITORY = Path(__file__).parents[3]
 
 

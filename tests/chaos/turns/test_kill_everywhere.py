@@ -27,7 +27,7 @@ pytestmark = pytest.mark.chaos
 SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
 SEED = int(os.environ.get("TURN_JOURNAL_SEED", random.SystemRandom().randrange(2**32)))
 #: Kills at random instants, over the providers.
-RANDOM_KILLS = 300 if SOAK else 24
+RANDOM_KILLS = 300 if SOAK else 15
 WORKERS = 2
 
 

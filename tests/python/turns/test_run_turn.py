@@ -48,6 +48,12 @@ def turn(request: pytest.FixtureRequest, tmp_path: Path) -> Turn:
     return Turn(tmp_path, is_async=request.param)
 
 
+@pytest.fixture
+def sync_turn(tmp_path: Path) -> Turn:
+    """For matrices over what both forms share: the flow is one."""
+    return Turn(tmp_path, is_async=False)
+
+
 def ledgers() -> dict[str, Any]:
     return {"writeback": ReadableLedger(), "spend": ReadableLedger(), "scheduler": ReadableLedger()}
 
@@ -385,21 +391,21 @@ STEPS = [("writeback", "durable_writeback"), ("spend", "quota_spend"), ("schedul
 @pytest.mark.parametrize("how", ["killed", "raised"])
 @pytest.mark.parametrize("happened", [True, False])
 def test_an_uncertain_effect_is_asked_back_and_done_once(
-    turn: Turn, name: str, step: str, how: str, happened: bool
+    sync_turn: Turn, name: str, step: str, how: str, happened: bool
 ) -> None:
     parts, host = ledgers(), ScriptedHost()
     error = KilledError() if how == "killed" else OSError("secret")
     setattr(parts[name], "dies" if happened else "fails", error)
     if how == "killed":
-        turn.kill(host, **parts)
+        sync_turn.kill(host, **parts)
     else:
-        failed = turn.run(host, **parts)
+        failed = sync_turn.run(host, **parts)
         assert (failed.status, failed.failed_phase, failed.cause) == ("failed", step, error)
-        assert "secret" not in turn.path.read_text()
-        assert failed.owed == turn.run(host, **parts).owed
-    assert list(turn.journal["effect_attempts"]) == [step]
+        assert "secret" not in sync_turn.path.read_text()
+        assert failed.owed == sync_turn.run(host, **parts).owed
+    assert list(sync_turn.journal["effect_attempts"]) == [step]
     parts[name].heal()
-    done = turn.run(host, retry_failed=True, **parts)
+    done = sync_turn.run(host, retry_failed=True, **parts)
     assert (done.status, len(host.executed)) == ("committed", 1)
     assert parts[name].asked == [f"{done.effect_id}#{step}"]
     for ledger in parts.values():
@@ -407,12 +413,12 @@ def test_an_uncertain_effect_is_asked_back_and_done_once(
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS)
-def test_an_idempotent_provider_is_sent_the_same_key_again(turn: Turn, name: str, step: str) -> None:
+def test_an_idempotent_provider_is_sent_the_same_key_again(sync_turn: Turn, name: str, step: str) -> None:
     parts = {**ledgers(), name: IdempotentLedger()}
     parts[name].dies = KilledError()
-    turn.kill(ScriptedHost(), **parts)
+    sync_turn.kill(ScriptedHost(), **parts)
     parts[name].heal()
-    done = turn.run(ScriptedHost(), **parts)
+    done = sync_turn.run(ScriptedHost(), **parts)
     assert done.ok
     assert parts[name].applied == [f"{done.effect_id}#{step}"] * 2
 
@@ -422,14 +428,14 @@ def test_an_idempotent_provider_is_sent_the_same_key_again(turn: Turn, name: str
     "provider", [Ledger(), ReadableLedger(answers="unknown"), ReadableLedger(answers="perhaps"), None]
 )
 def test_an_effect_that_nobody_knows_of_blocks_and_is_never_repeated(
-    turn: Turn, name: str, step: str, provider: Any
+    sync_turn: Turn, name: str, step: str, provider: Any
 ) -> None:
     parts, deadly = ledgers(), Ledger()
     deadly.dies = KilledError()
-    turn.kill(ScriptedHost(), **{**parts, name: deadly})
+    sync_turn.kill(ScriptedHost(), **{**parts, name: deadly})
     for _ in range(3):  # asking again and again uses up no budget
         with pytest.raises(TurnRecoveryBlockedError) as raised:
-            turn.run(ScriptedHost(), max_recoveries=1, **{**parts, name: provider})
+            sync_turn.run(ScriptedHost(), max_recoveries=1, **{**parts, name: provider})
     decision = raised.value.decision
     assert (decision["action"], decision["reason"], decision["resume_from"]) == (
         "blocked",
@@ -439,7 +445,7 @@ def test_an_effect_that_nobody_knows_of_blocks_and_is_never_repeated(
     assert provider is None or not provider.applied
     assert pickle.loads(pickle.dumps(raised.value)).decision == decision  # noqa: S301
     # Once somebody knows, the turn goes on.
-    assert turn.run(ScriptedHost(), **{**parts, name: ReadableLedger(answers="committed")}).ok
+    assert sync_turn.run(ScriptedHost(), **{**parts, name: ReadableLedger(answers="committed")}).ok
 
 
 def test_what_is_written_and_not_spent_is_owed(turn: Turn) -> None:
