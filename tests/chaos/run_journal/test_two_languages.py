@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.process]
 PYTHON_AGENT = """
 import os, signal, sys
 from pathlib import Path
+from tests.chaos.run_journal import agent
 left = int(sys.argv[3]) if len(sys.argv) > 3 else 10**9
 def moment():
     global left
@@ -110,7 +111,7 @@ def test_each_language_sees_that_the_other_drives(tmp_path: Path) -> None:
           yield* journal.drive("typescript", (run) => Effect.gen(function* () {
             yield* run.iteration(0)
             console.log("driving")
-            yield* Effect.never
+            yield* Effect.sleep("1 hour")
           }))
         })))
     """
