@@ -4,7 +4,8 @@ How a block is tested depends on its language:
 
 - `python`: run; the blocks of a page share their names, as a reader would type them one after the other. With
   `title="agent.py"` it is written to that file instead, for a later command to run.
-- `bash` or `sh`: each command is run and has to succeed. `pip`, `npm`, `git` and `make` are not: their targets are looked up.
+- `bash` or `sh`: each command is run and has to succeed. `pip`, `npm`, `git` and `make` are not: their targets are
+  looked up.
 - `text title="output"`: what the block before it printed, exactly; `…` stands for anything within a line.
 - `json`, `toml`: has to parse. `mermaid`: has to begin with a diagram's name and close what it opens.
 - `ts`: run by Node; `turn-journal-core` is this checkout.

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from page import DocumentError, Page  # type: ignore[import-not-found]
+from tests.docs.page import DocumentError, Page
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _run(text: str) -> int:
     page = Path("page.md")
     page.write_text(dedent(text), encoding="utf-8")
-    return int(Page(page).run())
+    return Page(page).run()
 
 
 @pytest.mark.parametrize(
