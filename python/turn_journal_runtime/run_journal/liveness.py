@@ -174,6 +174,8 @@ def _take_by_sqlite(file: Path) -> Callable[[], object] | None:
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
     try:
+        # Nothing is ever written: a journal beside the lock would only be left behind.
+        connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
         connection.close()

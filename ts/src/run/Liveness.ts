@@ -104,6 +104,8 @@ const take = (file: string): DatabaseSync | null => {
   url.searchParams.set("mode", "rw")
   const lock = new DatabaseSync(url, { timeout: 0 })
   try {
+    // Nothing is ever written: a journal beside the lock would only be left behind.
+    lock.exec("PRAGMA journal_mode = MEMORY")
     lock.exec("BEGIN EXCLUSIVE")
     return lock
   } catch (error) {
