@@ -50,10 +50,11 @@ FACADE = {
 #: Folder of the core → folders it may import.
 CORE_FOLDERS = {
     "contract": set(),
+    "platform": set(),
     "journal": {"contract"},
     "session": {"contract", "journal"},
-    "store": {"contract", "journal"},
-    "run": {"contract"},
+    "store": {"contract", "journal", "platform"},
+    "run": {"contract", "platform"},
     "rpc": {"contract", "journal", "session", "store", "run"},
 }
 

@@ -124,7 +124,14 @@ const call = Effect.fnUntraced(function* (command: Command, argv: ReadonlyArray<
   return yield* command.method.invoke(line, Buffer.byteLength(given), limits)
 })
 
-const asCall = (method: string, params: Json.JsonObject): Call => ({ _tag: "Call", id: 0, method, params, fault: null, traced: false })
+const asCall = (method: string, params: Json.JsonObject): Call => ({
+  _tag: "Call",
+  id: 0,
+  method,
+  params,
+  fault: null,
+  traced: false
+})
 
 const STDIN = 0
 

@@ -9,7 +9,7 @@ import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 
 import { dirname, resolve } from "node:path"
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite"
 import { InvalidJournal, JournalCorrupt, StoreFailure } from "../contract/Errors.ts"
-import { networkFileSystem } from "../store/FileSystemKind.ts"
+import { networkFileSystem } from "../platform/FileSystemKind.ts"
 import { isRunError } from "./Errors.ts"
 import { SCHEMA_VERSION, STATEMENTS, TABLES } from "./Schema.ts"
 

@@ -67,3 +67,10 @@ export const refail = (error: unknown, doing: string, path: string): Effect.Effe
   }
   return isErrno(error) ? Effect.fail(ioFailure(error, doing, path)) : Effect.die(error)
 }
+
+export const unsupported = (path: string, fileSystem: string): StoreFailure =>
+  new StoreFailure({
+    kind: "store_unsupported",
+    message: `The runtime root is on ${fileSystem}, where locks do not hold between hosts: use a folder on a local disk.`,
+    details: { path, file_system: fileSystem }
+  })

@@ -1,6 +1,5 @@
 /** File systems on which locks do not hold between hosts: runtime.md section 6. Linux tells them apart. */
 import { readFileSync, statfsSync } from "node:fs"
-import { StoreFailure } from "../contract/Errors.ts"
 
 /** `f_type` of statfs(2). */
 const NETWORK: ReadonlyMap<number, string> = new Map([
@@ -46,10 +45,3 @@ export const mountTypeOf = (path: string, mountinfo: string): string => {
   }
   return found.type
 }
-
-export const unsupported = (path: string, kind: string): StoreFailure =>
-  new StoreFailure({
-    kind: "store_unsupported",
-    message: `The runtime root is on ${kind}, where locks do not hold: use a local disk, or the PostgreSQL store for several hosts.`,
-    details: { path, file_system: kind }
-  })
