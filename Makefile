@@ -69,6 +69,15 @@ test-ts: setup ## vitest: the core alone
 test-py: setup ## pytest: façade, contract, processes, chaos (a small share), package
 	$(BIN)/python -m pytest -q -m "not soak"
 
+.PHONY: fuzz
+fuzz: setup ## a million random lines against the protocol
+	TURN_JOURNAL_SOAK=1 $(BIN)/npm run --silent test -- ts/test/rpc/Fuzz.test.ts
+
+.PHONY: docs
+docs: setup ## generate the reference and build the site, strictly
+	$(BIN)/python docs/generate_reference.py
+	$(BIN)/mkdocs build --strict --quiet
+
 .PHONY: soak
 soak: setup ## the large matrices and long fuzzing: the same tests with bigger numbers
 	TURN_JOURNAL_SOAK=1 $(BIN)/npm run --silent test

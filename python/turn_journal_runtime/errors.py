@@ -4,7 +4,8 @@
     ├── InvalidJournalError (ValueError)   what was handed in is not acceptable; nothing was sent or changed
     ├── JournalConflictError               acceptable by itself, not after what is stored; nothing was changed
     ├── JournalNotFoundError               nothing is stored at that address
-    │   └── RunNotFoundError (KeyError)    no such run, or no such step of it
+    │   ├── RunNotFoundError (KeyError)    no such run, or no such step of it
+    │   └── SessionNotFoundError (KeyError)  no such conversation, or a closed one
     ├── JournalCorruptError                what is stored is damaged; it was left as it is
     ├── JournalStoreError                  the store refused: permission, full disk, a file system without locks
     ├── TurnBusyError                      somebody else drives the turn or the run
@@ -16,7 +17,12 @@
     ├── RuntimeUnavailableError            no Node, a Node that is too old, or a core that cannot start
     ├── RuntimeTimeoutError                no answer within the deadline; the outcome is not known
     ├── RuntimeCrashedError                the core died with the call in flight; the outcome is not known
-    └── ProtocolError                      a response that breaks its schema
+    ├── ProtocolError                      a response that breaks its schema
+    ├── FailedTurnSessionRecoveryError (ValueError)  a failed turn may not be tried again in its session
+    ├── TurnRecoveryBlockedError           a turn may not go on; its decision says why
+    └── HostFailedError                    a host failed, by the kinds of the contract
+
+Those of sessions, turns and hosts live in the rooms that raise them.
 
 `kind` is the stable name of the case, `details` its fields. Messages say what is wrong and what to do, and carry no
 journal bodies. All errors can be pickled. Specified in runtime.md, section 5.
