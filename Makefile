@@ -67,7 +67,7 @@ test-ts: setup ## vitest: the core alone
 
 .PHONY: test-py
 test-py: setup ## pytest: façade, contract, processes, chaos (a small share), package
-	$(BIN)/python -m pytest -q -m "not soak"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak"
 
 .PHONY: fuzz
 fuzz: setup ## a million random lines against the protocol
