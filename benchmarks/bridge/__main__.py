@@ -17,7 +17,7 @@ from turn_journal_runtime.bridge import RuntimeClient
 
 from . import crowd, peer, process
 from .baseline import Echo, SyncedWrite
-from .journals import GOAL, compact, question, turn
+from .journals import GOAL, STEPS, compact, question, turn
 from .report import Line, milliseconds
 from .timing import alternate
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SMALL = 2048
 LARGE = 1_000_000
+ROWS_OF_WRITES = 20
+WRITES_IN_A_ROW = 20
 
 ECHO = "bare round trip"
 SYNCED = f"{SyncedWrite.FSYNCS} fsyncs alone"
@@ -37,13 +39,10 @@ def single_calls(folder: Path) -> dict[str, Times]:
     """Inspections and writes, one at a time, beside their floors."""
     journal, large = turn(0, SMALL), question(turn(1, LARGE))
     params = question(journal)
-    root = folder / "core"
-    stored = {"runtime_root": str(root), **{name: value for name, value in params.items() if name != "journal"}}
+    stored = {"runtime_root": str(folder), **{name: value for name, value in params.items() if name != "journal"}}
     frame = compact({"jsonrpc": "2.0", "id": 1, "method": "turn_journal.inspect", "params": params}) + b"\n"
-    writes = {number: _write_params(root, number) for number in range(8_000)}
-    synced = SyncedWrite(folder / "alone", compact(journal))
     with RuntimeClient() as client, Echo(frame) as echo:
-        client.call("turn_journal.write", writes[0])
+        client.call("turn_journal.write", _write(folder, journal))
         times = alternate(
             {
                 ECHO: echo,
@@ -52,20 +51,36 @@ def single_calls(folder: Path) -> dict[str, Times]:
             },
             rows=120,
         )
-        times |= alternate(
-            {SYNCED: synced, "write": lambda number: client.call("turn_journal.write", writes[number])},
-            rows=20,
-            row=40,
-            warm=5,
-        )
         times |= alternate({"inspect 1 MB": lambda _: client.call("turn_journal.inspect", large)}, rows=1, row=60)
+        return times | writes(client, folder)
+
+
+def writes(client: RuntimeClient, folder: Path) -> dict[str, Times]:
+    """First writes of turns and the writes that follow them, beside the disk alone."""
+    count = ROWS_OF_WRITES * WRITES_IN_A_ROW
+    first = [turn(number, SMALL) for number in range(1, count + 1)]
+    begun = [turn(-number, SMALL) for number in range(1, count // len(STEPS) + 1)]
+    following = [_write(folder, {**journal, "completed_phases": [*step]}) for journal in begun for step in STEPS]
+    for journal in begun:
+        client.call("turn_journal.write", _write(folder, journal))
+    asked = [_write(folder, journal) for journal in first]
+    synced = SyncedWrite(folder / "alone", compact(first[0]))
+    times = alternate(
+        {
+            SYNCED: synced,
+            "write": lambda number: client.call("turn_journal.write", asked[number]),
+            "write next": lambda number: client.call("turn_journal.write", following[number]),
+        },
+        rows=ROWS_OF_WRITES,
+        row=WRITES_IN_A_ROW,
+        warm=5,
+    )
     synced.close()
     return times
 
 
-def _write_params(root: Path, number: int) -> dict[str, object]:
-    journal = turn(number, SMALL)
-    name = f"{journal['turn_key'].removeprefix('sha256:')}.json"
+def _write(root: Path, journal: dict[str, object]) -> dict[str, object]:
+    name = f"{str(journal['turn_key']).removeprefix('sha256:')}.json"
     return {"path": str(root / "goals" / GOAL / "turns" / name), "journal": journal, "expected_effect_id": None}
 
 
@@ -78,7 +93,8 @@ def lines(times: dict[str, Times]) -> Iterator[Line]:
     large = times["inspect 1 MB"]
     yield Line("inspect, 1 MB", large, "", "at most 40 ms", large.median <= 0.040)
     yield Line(SYNCED, synced)
-    yield Line.beside("write, 2 KB", times["write"], synced, at_most=1.6)
+    yield Line.beside("write, a turn's first", times["write"], synced, at_most=1.6)
+    yield Line.beside("write, a turn's next", times["write next"], synced, at_most=1.6)
 
 
 def peer_lines(times: dict[str, Times], peers: dict[str, Times]) -> Iterator[Line]:
@@ -94,7 +110,7 @@ def main() -> None:
     """Measures and prints."""
     with tempfile.TemporaryDirectory(prefix="turn-journal-bench-") as name:
         folder = Path(name)
-        times = single_calls(folder)
+        times = single_calls(folder / "core")
         table = [*lines(times)]
         if peer.is_wanted():
             table += peer_lines(times, peer.measure(folder / "peer", size=SMALL, usual=60, best=400))

@@ -64,6 +64,15 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+#: How far a turn's completed phases are after each write that follows its first.
+STEPS = (
+    ("host_execute", "typed_result"),
+    ("host_execute", "typed_result", "validation"),
+    ("host_execute", "typed_result", "validation", "durable_writeback"),
+    ("host_execute", "typed_result", "validation", "durable_writeback", "quota_spend"),
+)
+
+
 def question(journal: dict[str, Any]) -> dict[str, Any]:
     """The parameters of an inspection."""
     return {

@@ -95,45 +95,34 @@ def _dump(value: Any, max_bytes: int, max_depth: int) -> bytes:
     Types are compared by identity, the frequent ones first, without a call for each value. Counting bounds the walk
     over containers that are shared so often, or stand in themselves, that it would never end.
     """
-    count = 0
+    count = depth = 0
     # Two bytes of JSON hold one value at most.
     most = max_bytes // 2 + 1
-    containers: list[Any] = [[value]]
-    push = containers.append
-    for container in containers:
-        count += len(container)
-        if count > most:
-            raise _Refused("too_large", "more values than the size allows")
-        for item in container.values() if type(container) is dict else container:
-            kind = type(item)
-            if kind is str:
-                continue
-            if kind is dict or kind is list:
-                push(item)
-            # NaN and the infinities are not zero when they are taken from themselves.
-            elif not (kind is int or kind is bool or item is None or (kind is float and item - item == 0.0)):
-                raise _Refused("not_json", "a value that is not JSON")
-    # With no more containers than levels there is nothing to measure.
-    if len(containers) > max_depth + 1:
-        _measure(value, max_depth)
+    level: list[Any] = [[value]]
+    while level:
+        if depth > max_depth:
+            raise _Refused("too_deep", "more levels than allowed")
+        depth += 1
+        nested: list[Any] = []
+        push = nested.append
+        for container in level:
+            count += len(container)
+            if count > most:
+                raise _Refused("too_large", "more values than the size allows")
+            for item in container.values() if type(container) is dict else container:
+                kind = type(item)
+                if kind is str:
+                    continue
+                if kind is dict or kind is list:
+                    push(item)
+                # NaN and the infinities are not zero when they are taken from themselves.
+                elif not (kind is int or kind is bool or item is None or (kind is float and item - item == 0.0)):
+                    raise _Refused("not_json", "a value that is not JSON")
+        level = nested
     try:
         return orjson.dumps(value, option=_OPTIONS)
     except (TypeError, ValueError) as error:
         raise _Refused("not_json", str(error)) from None
-
-
-def _measure(value: Any, levels: int) -> None:
-    level: list[Any] = [[value]]
-    for _ in range(levels + 1):
-        level = [
-            item
-            for container in level
-            for item in (container.values() if type(container) is dict else container)
-            if type(item) is dict or type(item) is list
-        ]
-        if not level:
-            return
-    raise _Refused("too_deep", "more levels than allowed")
 
 
 def _find(value: Any, path: str, levels: int, cleared: dict[int, int]) -> Fault | None:
