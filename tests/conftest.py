@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Final, Protocol
@@ -30,6 +31,11 @@ CHILD_SECONDS: Final = 8.0
 #: Python keeps these for the life of the process.
 _HELPERS: Final = {"multiprocessing.resource_tracker", "multiprocessing.forkserver"}
 _STARTS: Final = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"}
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the suite in the background has it ignored, and so would every program that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Children:

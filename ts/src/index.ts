@@ -20,6 +20,35 @@ export * as Method from "./rpc/Method.ts"
 export { methods } from "./rpc/Methods.ts"
 export { serve } from "./rpc/Server.ts"
 export { type Listener, Wire } from "./rpc/Wire.ts"
+export {
+  Absent,
+  Committed,
+  CurrentIdempotencyKey,
+  type DurableRun,
+  type ModelOptions,
+  type Readback,
+  type ToolOptions,
+  Unknown
+} from "./run/DurableRun.ts"
+export {
+  RecordedToolError,
+  ReplayDivergence,
+  ResumeBudgetExhausted,
+  RunNotFound,
+  TurnSuspended,
+  UncertainEffect
+} from "./run/Errors.ts"
+export {
+  type JournalEvent,
+  KIND_APPROVAL,
+  KIND_ITERATION,
+  KIND_MODEL_DECISION,
+  KIND_TOOL_CALL,
+  KIND_TOOL_RESULT,
+  KIND_VERIFICATION,
+  type RunMeta
+} from "./run/Events.ts"
+export { RunJournal, type RunJournalOptions } from "./run/RunJournal.ts"
 export { assessRetry } from "./session/RetryAssessment.ts"
 export { Driver } from "./store/Driver.ts"
 export * as FileDriver from "./store/FileDriver.ts"

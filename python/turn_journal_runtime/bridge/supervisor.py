@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .failures import Lost
 
 _LONGEST_TIMEOUT: Final = 366 * 24 * 3600.0
-_NODE_FLAGS: Final = ("--disable-warning=ExperimentalWarning",)
+_NODE_FLAGS: Final = ("--disable-warning=ExperimentalWarning", "--max-semi-space-size=2")
 
 
 class RestartPolicy(NamedTuple):
