@@ -90,7 +90,7 @@ const survey = Effect.fnUntraced(function* (driver: Driver["Service"], place: Pl
   let following = true
   const visit = (piece: Piece): boolean => {
     bytes = piece.revision + piece.end.length
-    following &&= chain.visit(piece)
+    if (following) following = chain.visit(piece)
     return true
   }
   const scanned = yield* driver.scan(place, visit, "settled")
