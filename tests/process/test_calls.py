@@ -338,8 +338,9 @@ def test_a_cancelled_call_leaves_nothing_behind(run: Callable[[Any], Any], tmp_p
                 task.cancel()
             done = await asyncio.gather(*tasks, return_exceptions=True)
             cancelled = sum(isinstance(one, asyncio.CancelledError) for one in done)
-            (open_,) = (one._connection.pending for one in supervisor.supervisors() if one.pid and one._connection)
-            return cancelled, [one for one in done if isinstance(one, int)], len(open_)
+            connection = client._link.supervisor()._connection
+            assert connection is not None
+            return cancelled, [one for one in done if isinstance(one, int)], len(connection.pending)
 
     assert run(main) == (25, list(range(1, 50, 2)), 0)
 

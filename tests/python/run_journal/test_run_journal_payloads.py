@@ -123,6 +123,9 @@ Point = namedtuple("Point", "x y")
 
 
 class Thing:
+    def __repr__(self) -> str:
+        return "Thing()"
+
     def __str__(self) -> str:
         return "a thing"
 

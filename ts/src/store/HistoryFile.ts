@@ -119,7 +119,9 @@ export const makeHistoryCache = (capacity: number): HistoryCache => {
         const stamp = fstatSync(fd, { bigint: true })
         const before = known.get(path)
         if (before !== undefined && sameStamp(before.stamp, stamp)) return Effect.succeed(before.followed.end)
-        const mayFollowOn = before?.stamp.ino === stamp.ino && before.followed.end.sealed !== null
+        // Only what grew was written on by another of us; anything else that changed is looked at from its beginning.
+        const hasGrown = before?.stamp.ino === stamp.ino && before.stamp.size < stamp.size
+        const mayFollowOn = hasGrown && before.followed.end.sealed !== null
         const on = mayFollowOn ? followOn(fd, turn, before.followed) : Effect.succeed(null)
         const whole = Effect.flatMap(on, (found) =>
           found === null ? followFrom(fd, turn, null) : Effect.succeed(found)

@@ -1,0 +1,157 @@
+/** A damaged turn is made usable again: what is cut is said first, and kept. And leases fence writers off. */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { basename, dirname } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { JsonObject } from "../../src/contract/Json.ts"
+import * as FileDriver from "../../src/store/FileDriver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
+import { filesOf } from "../../src/store/Place.ts"
+import { kindOf, pathOf, placeOf, plainTurn, quickFolder } from "./Turns.ts"
+
+const JOURNALS: ReadonlyArray<JsonObject> = [
+  plainTurn("turn-1", "in_progress", []),
+  plainTurn("turn-1", "in_progress", ["a"]),
+  plainTurn("turn-1", "in_progress", ["a", "b"])
+]
+const LAST = plainTurn("turn-1", "committed", ["a", "b", "c"])
+
+const written = Effect.gen(function* () {
+  const store = yield* JournalStore
+  const root = yield* quickFolder
+  const path = pathOf(root, "turn-1")
+  for (const journal of JOURNALS) yield* store.write({ path, journal })
+  const files = filesOf(placeOf(root, "turn-1"))
+  const lines = readFileSync(files.history, "utf8").split("\n").slice(0, -1)
+  return { store, root, path, files, lines }
+})
+
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer())), { excludeTestServices: true })(
+  (it) => {
+    /** Damages the turn, plans, checks that planning changed nothing, repairs, and goes on. */
+    const repaired = (
+      damage: (turn: Effect.Success<typeof written>) => void,
+      expected: {
+        readonly repair: string
+        readonly kept: number
+        readonly cut: () => string
+        readonly standing: JsonObject
+      }
+    ) =>
+      Effect.gen(function* () {
+        const turn = yield* written
+        const { store, path, files } = turn
+        damage(turn)
+        const contents = () =>
+          [...readdirSync(files.folder)].map((name) => readFileSync(`${files.folder}/${name}`, "latin1"))
+        const before = contents()
+        const { repair, kept, cut_bytes, plan, done } = yield* store.repair({ path })
+        assert.deepStrictEqual(
+          { repair, kept, cut_bytes, done },
+          { repair: expected.repair, kept: expected.kept, cut_bytes: expected.cut().length, done: false }
+        )
+        assert.deepStrictEqual(contents(), before, "what is only said changes nothing")
+        if (plan === null) return assert.fail("no plan")
+
+        const wrong = plan.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"))
+        assert.strictEqual(yield* kindOf(store.repair({ path, plan: wrong })), "journal_previous_conflict")
+        assert.isTrue((yield* store.repair({ path, plan })).done)
+        const aside = readdirSync(files.folder).filter((name) => name.startsWith(`${basename(files.history)}.cut-`))
+        assert.deepStrictEqual(
+          aside.map((name) => readFileSync(`${files.folder}/${name}`, "latin1")),
+          expected.cut() === "" ? [] : [expected.cut()]
+        )
+        assert.deepStrictEqual<unknown>((yield* store.read({ path })).journal, expected.standing)
+        const root = dirname(dirname(dirname(files.folder)))
+        assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+        assert.strictEqual((yield* store.repair({ path })).repair, "nothing")
+        yield* store.write({ path, journal: LAST })
+        assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+      })
+
+    const last = JOURNALS[2] as JsonObject
+
+    it.effect("cuts a history before its first damaged line, and goes on with the journal as it stands", () => {
+      let cut = ""
+      return repaired(
+        ({ files, lines: [first = "", second = "", third = ""] }) => {
+          cut = [second.replace('"status"', '"Status"'), third, ""].join("\n")
+          writeFileSync(files.history, `${first}\n${cut}`)
+        },
+        { repair: "cut_history", kept: 1, cut: () => cut, standing: last }
+      )
+    })
+
+    it.effect("refuses to write to a damaged turn, and leaves it as it is", () =>
+      Effect.gen(function* () {
+        const { store, path, files, lines } = yield* written
+        const damaged = [lines[0], "{}", lines[2], ""].join("\n")
+        writeFileSync(files.history, damaged)
+        assert.strictEqual(yield* kindOf(store.write({ path, journal: LAST })), "history_corrupt")
+        writeFileSync(files.history, [lines[0]?.replace("goal-1", "goal-2"), lines[1], lines[2], ""].join("\n"))
+        assert.strictEqual(yield* kindOf(store.write({ path, journal: LAST })), "history_corrupt", "also of one length")
+        writeFileSync(files.history, damaged)
+        assert.strictEqual(yield* kindOf(store.history({ path })), "history_corrupt")
+        assert.strictEqual(yield* kindOf(store.read({ path, at: 3 })), "history_corrupt")
+        assert.strictEqual(readFileSync(files.history, "utf8"), damaged)
+        assert.deepStrictEqual<unknown>((yield* store.read({ path })).journal, last, "the journal can still be read")
+      })
+    )
+
+    it.effect("brings a journal back that is gone or damaged", () =>
+      Effect.gen(function* () {
+        const expected = { repair: "restore_snapshot", kept: 3, cut: () => "", standing: last }
+        yield* repaired(({ files }) => rmSync(files.snapshot), expected)
+        yield* repaired(({ files }) => writeFileSync(files.snapshot, "{"), expected)
+      })
+    )
+
+    it.effect("takes a journal over that another program put in its place", () =>
+      Effect.gen(function* () {
+        yield* repaired(({ files }) => writeFileSync(files.snapshot, JSON.stringify(LAST)), {
+          repair: "take_snapshot_over",
+          kept: 3,
+          cut: () => "",
+          standing: LAST
+        })
+      })
+    )
+
+    it.effect("cuts what a writer left that was cut off", () =>
+      repaired(({ files }) => writeFileSync(files.history, "half a li", { flag: "a" }), {
+        repair: "cut_unfinished",
+        kept: 3,
+        cut: () => "half a li",
+        standing: last
+      })
+    )
+
+    it.effect("says when nothing is left to repair with", () =>
+      Effect.gen(function* () {
+        const { store, path, files } = yield* written
+        writeFileSync(files.history, "rubbish\n")
+        writeFileSync(files.snapshot, "rubbish")
+        assert.strictEqual(yield* kindOf(store.repair({ path })), "journal_corrupt")
+        assert.strictEqual(readFileSync(files.history, "utf8"), "rubbish\n")
+      })
+    )
+
+    it.effect("takes the writes of the latest driver only", () =>
+      Effect.gen(function* () {
+        const { store, path, files } = yield* written
+        const write = (lease: number) => store.write({ path, journal: LAST, lease })
+        assert.strictEqual(yield* kindOf(write(1)), "turn_lease_lost")
+        writeFileSync(files.lease, JSON.stringify({ number: 2, pid: 1, host: "here", since: 1 }))
+        assert.strictEqual(yield* kindOf(write(1)), "turn_lease_lost")
+        assert.strictEqual(yield* kindOf(write(3)), "turn_lease_lost")
+        assert.isTrue((yield* write(2)).appended)
+        assert.strictEqual(yield* kindOf(write(1)), "turn_lease_lost")
+        for (const text of ["", "{}", '{"number":0}', '{"number":1.5}', "[2]"]) {
+          writeFileSync(files.lease, text)
+          assert.strictEqual(yield* kindOf(write(2)), "journal_corrupt")
+        }
+      })
+    )
+  }
+)
