@@ -19,6 +19,8 @@ Durability = Literal["process", "power"]
 
 MEMORY: Final = ":memory:"
 _SMALLEST_PAGE: Final = 512
+#: Of new files. A commit writes whole pages, and most events are far smaller than one; smaller pages cost longer reads.
+_PAGE_SIZE: Final = 2048
 #: How long a writer waits for the writers before it.
 _BUSY_SECONDS: Final = 30.0
 
@@ -42,6 +44,7 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if path != MEMORY:
+            connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
             _switch_to_wal(connection)
             for name, value in wanted.items():
                 connection.execute(f"PRAGMA {name} = {value}")
@@ -96,6 +99,7 @@ def typed_error(error: Exception, path: str) -> TurnJournalError:
 
 
 def _settings(durability: Durability) -> dict[str, int]:
+    # The log stays as large as SQLite's own setting makes it with pages of 4,096 bytes.
     # NORMAL: a commit is in the kernel's hands, which survives the process. FULL: it is on the disk. On macOS only the
     # full form of fsync reaches the platter.
     power = durability == "power"
@@ -103,6 +107,7 @@ def _settings(durability: Durability) -> dict[str, int]:
         "synchronous": 2 if power else 1,
         "fullfsync": int(power and sys.platform == "darwin"),
         "checkpoint_fullfsync": int(power and sys.platform == "darwin"),
+        "wal_autocheckpoint": 4096 * 1000 // _PAGE_SIZE,
     }
 
 

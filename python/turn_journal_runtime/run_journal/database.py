@@ -65,7 +65,10 @@ class Database:
         """Runs one statement as a transaction of its own; the number of rows it changed."""
         with self._lock:
             try:
-                return (self._cursor or self._open()).execute(sql, parameters).rowcount
+                cursor = self._cursor
+                if cursor is None:
+                    cursor = self._open()
+                return cursor.execute(sql, parameters).rowcount
             except _REFUSALS as error:
                 raise typed_error(error, self.path) from error
 

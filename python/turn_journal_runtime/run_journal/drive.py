@@ -17,7 +17,7 @@ from .events import RUNNING
 from .faults import decode_row
 from .journal import CLOSE_RUN, OPEN_RUN, SET_CHECKPOINT, closing
 from .payload import decode, same
-from .steps import Attempt, add_attempt, read_attempts, read_last_seq
+from .steps import Attempt, add_attempt, read_attempts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Drive", "claim"]
 
+_STANDING: Final = (
+    "SELECT status, checkpoint_id, owner, holder, fence, resumes, suspended FROM runs "
+    "LEFT JOIN run_drives ON run_drives.run_id = runs.run_id WHERE runs.run_id = ?"
+)
 _RECORD: Final = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ?"
 _HELD: Final = "FROM run_drives WHERE run_id = ? AND fence = ? AND owner = ?"
 _INSERT: Final = (
@@ -34,10 +38,11 @@ _INSERT: Final = (
     f"SELECT run_id, ?, ?, ?, ? {_HELD} ON CONFLICT (run_id, seq, kind) DO NOTHING"
 )
 _CLAIM: Final = (
-    "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES (?, ?, ?, 1, ?, 0) "
-    "ON CONFLICT (run_id) DO UPDATE SET owner = excluded.owner, holder = excluded.holder, fence = fence + 1, "
+    "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES (?, ?, ?, ?, ?, 0) "
+    "ON CONFLICT (run_id) DO UPDATE SET owner = excluded.owner, holder = excluded.holder, fence = excluded.fence, "
     "resumes = excluded.resumes, suspended = 0"
 )
+_CLOSE_RUNNING: Final = f"{CLOSE_RUN} AND status = 'running'"
 _RELEASE: Final = (
     "UPDATE run_drives SET owner = NULL, holder = NULL, suspended = ? WHERE run_id = ? AND fence = ? AND owner = ?"
 )
@@ -52,7 +57,6 @@ class Drive:
         run_id: The run.
         token: The owner that holds the run; None for a run that has ended, which is only replayed.
         fence: The number of this drive.
-        is_resume: Whether the run was driven or recorded before.
         checkpoint_id: The snapshot that goes with the record.
         record: The stored payloads by number and kind.
         attempts: What the last attempt at each step came to.
@@ -63,7 +67,6 @@ class Drive:
     run_id: str
     token: str | None
     fence: int
-    is_resume: bool
     checkpoint_id: str | None
     record: dict[int, dict[str, bytes]]
     attempts: dict[int, Attempt]
@@ -104,9 +107,10 @@ class Drive:
 
     def finish(self, outcome: str) -> None:
         """Ends the run and the drive."""
-        with self._held() as cursor:
-            cursor.execute(f"{CLOSE_RUN} AND status = 'running'", closing(self.run_id, outcome))
-            cursor.execute(_RELEASE, (0, self.run_id, self.fence, self.token))
+        with self.journal._database.transaction() as cursor:
+            if not cursor.execute(_RELEASE, (0, self.run_id, self.fence, self.token)).rowcount:
+                raise self.lost()
+            cursor.execute(_CLOSE_RUNNING, closing(self.run_id, outcome))
 
     def release(self, *, is_suspended: bool) -> None:
         """Ends the drive; the run can be driven again. A drive that was lost before has nothing to release."""
@@ -167,19 +171,19 @@ def claim(
     row = journal._run_row(run_id, agent, task, None, metadata)
     owner = journal._ownership.owner()
     with journal._database.transaction() as cursor:
-        run = cursor.execute("SELECT status, checkpoint_id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if run is not None and run[0] != RUNNING:
-            return _found(journal, cursor, run_id, None, 0, True, run[1])
-        if not take_over:
-            journal._ownership.refuse_driven(cursor, run_id)
-        before = cursor.execute(
-            "SELECT fence, resumes, suspended FROM run_drives WHERE run_id = ?", (run_id,)
-        ).fetchone()
-        last_seq = read_last_seq(cursor, run_id) if run is not None else -1
-        is_resume = before is not None or last_seq >= 0
-        fence, resumes, was_suspended = before or (0, 0, 0)
+        found = cursor.execute(_STANDING, (run_id,)).fetchone()
+        status, checkpoint_id, token, holder, fence, resumes, was_suspended = found or (None,) * 7
+        record: dict[int, dict[str, bytes]] = {}
+        for seq, kind, payload in cursor.execute(_RECORD, (run_id,)).fetchall():
+            record.setdefault(seq, {})[kind] = payload
+        attempts = read_attempts(cursor, run_id) if found is not None else {}
+        last_seq = max(record.keys() | attempts.keys(), default=-1)
+        if status not in (None, RUNNING):
+            return Drive(journal, run_id, None, 0, checkpoint_id, record, attempts, last_seq)
+        journal._ownership.refuse_owner(run_id, token, holder)
+        resumes = resumes or 0
         # Going on after an answer is no recovery: a run that asks often does not use up its budget.
-        if is_resume and not was_suspended:
+        if (fence is not None or last_seq >= 0) and not was_suspended:
             if resumes >= max_resumes:
                 raise ResumeBudgetExhaustedError(
                     f"Run {run_id!r} has been resumed {resumes} times without an end; nothing was run. Look for what "
@@ -187,28 +191,9 @@ def claim(
                     details={"run_id": run_id, "resumes": resumes, "max_resumes": max_resumes},
                 )
             resumes += 1
-        if run is None:
+        if status is None:
             cursor.execute(OPEN_RUN, row)
-        cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, resumes))
-        drive = _found(journal, cursor, run_id, owner.token, fence + 1, is_resume, run[1] if run is not None else None)
+        fence = (fence or 0) + 1
+        cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
         journal._ownership.begin(run_id, driver)
-    return drive
-
-
-def _found(
-    journal: RunJournal,
-    cursor: sqlite3.Cursor,
-    run_id: str,
-    token: str | None,
-    fence: int,
-    is_resume: bool,
-    checkpoint_id: str | None,
-) -> Drive:
-    record: dict[int, dict[str, bytes]] = {}
-    attempts: dict[int, Attempt] = {}
-    if is_resume:
-        for seq, kind, payload in cursor.execute(_RECORD, (run_id,)).fetchall():
-            record.setdefault(seq, {})[kind] = payload
-        attempts = read_attempts(cursor, run_id)
-    last_seq = max(record.keys() | attempts.keys(), default=-1)
-    return Drive(journal, run_id, token, fence, is_resume, checkpoint_id, record, attempts, last_seq)
+    return Drive(journal, run_id, owner.token, fence, checkpoint_id, record, attempts, last_seq)

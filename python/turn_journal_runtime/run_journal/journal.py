@@ -414,7 +414,7 @@ class RunJournal:
             raise InvalidJournalError(f"A step's number is an integer from 0, not {seq!r:.80}.", kind="invalid_request")
         if type(run_id) is not str or not run_id:
             check_run_id(run_id)
-        stored = self._stored(event.payload) if self._redact is not None else encode(event.payload).decode()
+        stored = encode(event.payload).decode() if self._redact is None else self._stored(event.payload)
         return run_id, seq, kind, stored, event.created_at
 
     def _stored(self, payload: Mapping[str, Any]) -> str:

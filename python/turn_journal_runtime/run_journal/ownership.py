@@ -75,9 +75,14 @@ class Ownership:
             TurnBusyError: A living owner drives it; `details["owner"]` is what it has said of itself.
         """
         row = cursor.execute("SELECT owner, holder FROM run_drives WHERE run_id = ?", (run_id,)).fetchone()
-        if row is None or not self.is_driven(run_id, row[0]):
+        if row is not None:
+            self.refuse_owner(run_id, *row)
+
+    def refuse_owner(self, run_id: str, token: str | None, holder: str | None) -> None:
+        """As `refuse_driven`, with what is noted on the run."""
+        if not self.is_driven(run_id, token):
             return
-        owner = describe(row[1])
+        owner = describe(holder)
         raise TurnBusyError(
             f"Run {run_id!r} is driven by process {owner.get('pid', '?')} on {owner.get('host', '?')}. Wait for it to "
             "end; when it dies, the run is free at once.",

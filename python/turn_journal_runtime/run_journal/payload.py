@@ -57,7 +57,8 @@ def decode(stored: bytes) -> Any:
         DamagedPayload: The bytes are not JSON.
     """
     # orjson reads an integer beyond 64 bits as a float; such a one has at least 19 digits in a row.
-    if _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO):
+    # Text is searched several times as fast as bytes.
+    if _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO).decode("latin-1"):
         try:
             return orjson.loads(stored)
         except orjson.JSONDecodeError:
@@ -110,7 +111,7 @@ def _member(path: str, key: str) -> str:
 
 
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER: Final = b"0" * 19
+_LONG_NUMBER: Final = "0" * 19
 _NEEDS_CARE: Final = re.compile(rb"[0-9][.eE]|[\xf0-\xf4]")
 
 

@@ -85,7 +85,7 @@ class DurableSteps(Driving):
         except TypeError:
             return _MISS
         # Equal text is an equal call, except that orjson writes NaN as null: that goes the long way.
-        if b"null" in issued or not events.get(KIND_TOOL_CALL, b"").startswith(issued[:-1] + _SUFFIX):
+        if "null" in issued.decode() or not events.get(KIND_TOOL_CALL, b"").startswith(issued[:-1] + _SUFFIX):
             return _MISS
         return decode(result)["result"]
 

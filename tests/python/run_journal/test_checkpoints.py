@@ -218,7 +218,7 @@ def test_random_changes_are_undone(workspace: Path) -> None:
     for _ in range(60):
         path = workspace / "random" / dice.choice(names)
         action = dice.randrange(4)
-        if action == 0 and not path.is_dir() and (path.parent.is_dir() or not path.parent.exists()):
+        if action == 0 and not path.is_dir() and not any(parent.is_file() for parent in path.parents):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(str(dice.random()))
         elif action == 1 and path.is_dir():

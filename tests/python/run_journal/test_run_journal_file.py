@@ -223,8 +223,8 @@ def test_a_damaged_page_is_an_error_and_no_empty_result(path: Path) -> None:
     with RunJournal(path) as journal:
         journal.append_many([iteration("r", n) for n in range(5000)])
     content = bytearray(path.read_bytes())
-    for page in range(3, len(content) // 4096):
-        content[page * 4096 : page * 4096 + 64] = b"\x55" * 64
+    for page in range(6, len(content) // 2048):
+        content[page * 2048 : page * 2048 + 64] = b"\x55" * 64
     path.write_bytes(bytes(content))
     with RunJournal(path) as journal:
         for read in (journal.events, journal.replay_index):

@@ -39,6 +39,8 @@ export interface Database {
 /** How long SQLite itself waits, in ms; the service goes on waiting without holding up the process. */
 const OWN_PATIENCE = 5
 const SMALLEST_PAGE = 512
+/** Of new files. A commit writes whole pages, and most events are far smaller than one. */
+const PAGE_SIZE = 2048
 const SYNCHRONOUS: Readonly<Record<Durability, number>> = { process: 1, power: 2 }
 
 const BUSY = 5
@@ -67,6 +69,7 @@ export const open = (path: string, durability: Durability): Database => {
     try {
       if (place !== MEMORY) {
         const wanted = settingsOf(durability)
+        connection.exec(`PRAGMA page_size = ${PAGE_SIZE}`)
         connection.exec("PRAGMA journal_mode = WAL")
         for (const [name, value] of Object.entries(wanted)) connection.exec(`PRAGMA ${name} = ${value}`)
         readBack(connection, place, { journal_mode: "wal", ...wanted })
@@ -272,7 +275,12 @@ const settingsOf = (durability: Durability): Readonly<Record<string, number>> =>
   // NORMAL: a commit is in the kernel's hands, which survives the process. FULL: it is on the disk. On macOS only the
   // full form of fsync reaches the platter.
   const full = durability === "power" && process.platform === "darwin" ? 1 : 0
-  return { synchronous: SYNCHRONOUS[durability], fullfsync: full, checkpoint_fullfsync: full }
+  return {
+    synchronous: SYNCHRONOUS[durability],
+    fullfsync: full,
+    checkpoint_fullfsync: full,
+    wal_autocheckpoint: (4096 * 1000) / PAGE_SIZE
+  }
 }
 
 const readBack = (connection: DatabaseSync, path: string, wanted: Readonly<Record<string, string | number>>): void => {
