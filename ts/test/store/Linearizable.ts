@@ -84,7 +84,7 @@ for (const turn of new Set(calls.map(({ turn }) => turn))) {
   const known = new Set(ofTurn.map(({ journal }) => operationId(journal)))
   for (const [index, state] of states.entries()) {
     if (indexOf.get(state.operationId) !== index) {
-      const call = ofTurn.find(({ journal }) => operationId(journal) === state.operationId)
+      const call = ofTurn.find(({ name, call }) => `${name}-${call}` === state.journal["mark"])
       if (call === undefined || !mayStandTwice(call)) fail(`${turn}: a journal stands twice`, call)
       counts.twice++
     }
