@@ -6,15 +6,17 @@ import { TURN_JOURNAL_SCHEMA } from "../contract/Names.ts"
 import type { TurnAddress } from "./Address.ts"
 import { type Examination, examine } from "./Examination.ts"
 import { violationsOf } from "./Inspection.ts"
-import { operationId } from "./OperationId.ts"
+import { operationIdOf } from "./OperationId.ts"
 import { recoveryAudit } from "./RecoveryAudit.ts"
-import { get, has } from "./Value.ts"
+import { canonicalText, get, has } from "./Value.ts"
 
 /** A journal that may be stored, with what a transition needs to know of it. */
 export interface Admission {
   readonly journal: JsonObject
   readonly examination: Examination
   readonly effectId: string | null
+  /** The journal as canonical JSON: what is hashed, and what is stored. */
+  readonly canonical: string
   readonly operationId: string
 }
 
@@ -35,18 +37,19 @@ export const admit = (journal: JsonValue, address: TurnAddress | null): Result.R
   const examination = examine(journal, null)
   const refusal = addressRefusal(examination, address) ?? contentRefusal(examination)
   if (refusal !== null) return Result.fail(refusal)
-  return Result.map(nameOf(journal), (operationId) => ({
+  return Result.map(canonicalOf(journal), (canonical) => ({
     journal,
     examination,
     effectId: examination.effectId,
-    operationId
+    canonical,
+    operationId: operationIdOf(canonical)
   }))
 }
 
-/** The operation id, or what in the journal canonical JSON cannot carry. */
-const nameOf = (journal: JsonObject): Result.Result<string, InvalidJournal> =>
+/** The journal as canonical JSON, or what in it that cannot carry. */
+const canonicalOf = (journal: JsonObject): Result.Result<string, InvalidJournal> =>
   Result.try({
-    try: () => operationId(journal),
+    try: () => canonicalText(journal),
     catch: () => {
       const fault = check(journal)
       return snapshotInvalid(`A journal is canonical JSON: ${fault?.message}.`, { path: fault?.path ?? "$" })

@@ -4,4 +4,7 @@ import type { JsonValue } from "../contract/Json.ts"
 import { canonicalText } from "./Value.ts"
 
 /** `sha256:` and the SHA-256 of the canonical JSON; Python and TypeScript give the same. */
-export const operationId = (journal: JsonValue): string => `sha256:${hash("sha256", canonicalText(journal), "hex")}`
+export const operationId = (journal: JsonValue): string => operationIdOf(canonicalText(journal))
+
+/** The operation id of a journal that is canonical JSON already. */
+export const operationIdOf = (canonical: string): string => `sha256:${hash("sha256", canonical, "hex")}`

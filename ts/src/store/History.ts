@@ -87,7 +87,7 @@ export interface Line {
 export const writeLine = (
   previous: Link | null,
   turn: TurnAddress | null,
-  { journal, operationId, examination }: Pick<Admission, "journal" | "operationId" | "examination">,
+  { journal, canonical, operationId, examination }: Admission,
   { at, adopted = false, prunes = null, key }: LineOptions
 ): Line => {
   const content: Content = {
@@ -101,12 +101,11 @@ export const writeLine = (
     adopted,
     pruned: prunes === null ? null : { operationId: prunes, turn: genesis(turn) }
   }
-  const body = canonicalText(journal)
   const phases = JSON.stringify(examination.completed)
-  const hmac = key === null ? null : sign(key, lineText(content, body, phases, {}))
-  const hash = sha256(lineText(content, body, phases, { hmac }))
+  const hmac = key === null ? null : sign(key, lineText(content, canonical, phases, {}))
+  const hash = sha256(lineText(content, canonical, phases, { hmac }))
   return {
-    text: lineText(content, body, phases, { hash, hmac }),
+    text: lineText(content, canonical, phases, { hash, hmac }),
     link: { seq: content.seq, hash, operationId, pruned: content.pruned }
   }
 }

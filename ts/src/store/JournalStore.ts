@@ -111,7 +111,7 @@ const make = (
     const incoming = yield* Effect.fromResult(admit(request.journal, place.address))
     const unexpected = expectEffect(incoming, request.expectedEffectId)
     if (unexpected !== null) return yield* Effect.fail(unexpected)
-    const snapshot = snapshotText(incoming.journal)
+    const snapshot = snapshotText(incoming.canonical)
     yield* refuseTooLarge(snapshot)
     const clock = yield* Clock.Clock
 

@@ -140,7 +140,7 @@ const decidePruning = (
       commit: {
         after: position,
         lines: [...adopted, line],
-        snapshot: snapshotText(tombstone),
+        snapshot: snapshotText(left.canonical),
         updatedAt: encoded.snapshot.updatedAt
       },
       forget: true

@@ -167,7 +167,7 @@ const commitOf = (
 ): Commit => ({
   after,
   lines: adopt === null ? [] : [writeLine(after, place.address, adopt, { at, adopted: true, key })],
-  snapshot: snapshotText(journal),
+  snapshot: snapshotText(canonicalText(journal)),
   ...(cuts ? { setAside: `cut-${at.replaceAll(/[-:.]/g, "")}` } : {})
 })
 

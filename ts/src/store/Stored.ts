@@ -5,7 +5,6 @@ import { type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
 import { isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
 import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
 import { operationId } from "../journal/OperationId.ts"
-import { canonicalText } from "../journal/Value.ts"
 import type { Encoded, HistoryEnd, Position, Snapshot } from "./Driver.ts"
 import { corrupt } from "./Failure.ts"
 import type { LineFault } from "./History.ts"
@@ -23,10 +22,8 @@ export interface Document {
  * The text that a journal is stored as: it follows from the journal's meaning, so that any other text shows that
  * another hand wrote it. Canonical JSON, but for whole doubles beyond 2^53, which other readers would take for integers.
  */
-export const snapshotText = (journal: JsonObject): string => {
-  const text = canonicalText(journal)
-  return LONG_INTEGER.test(text) ? stringify(JSON.parse(text) as JsonObject) : text
-}
+export const snapshotText = (canonical: string): string =>
+  LONG_INTEGER.test(canonical) ? stringify(JSON.parse(canonical) as JsonObject) : canonical
 
 const LONG_INTEGER = /\d{16}/
 

@@ -9,6 +9,7 @@ import type { CoreError } from "../contract/Errors.ts"
 import type { HeadsResult, TurnHead, TurnProblem, VerifiedTurn, VerifyResult } from "../contract/Store.ts"
 import type { TurnAddress } from "../journal/Address.ts"
 import { operationId } from "../journal/OperationId.ts"
+import { canonicalText } from "../journal/Value.ts"
 import * as Chain from "./Chain.ts"
 import type { Damage, Driver, HistoryEnd, Scanned, Snapshot } from "./Driver.ts"
 import type { SigningKey, Transition } from "./History.ts"
@@ -199,7 +200,8 @@ const snapshotProblem = (
   if (Result.isFailure(journal)) return problem("snapshot_damaged", journal.failure.message)
   if (history === null) return null
   if (!stands) return problem("snapshot_not_last", "The journal is not the last one of its history.")
-  const isOurs = standing === null || standing.adopted || sameText(snapshot, snapshotText(standing.journal))
+  const isOurs =
+    standing === null || standing.adopted || sameText(snapshot, snapshotText(canonicalText(standing.journal)))
   return isOurs ? null : problem("snapshot_rewritten", "The journal means the same and was written by something else.")
 }
 
