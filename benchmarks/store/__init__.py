@@ -1,0 +1,1 @@
+"""What questions over many turns cost, and what they need of memory."""
