@@ -180,7 +180,8 @@ def claim(
         last_seq = max(record.keys() | attempts.keys(), default=-1)
         if status not in (None, RUNNING):
             return Drive(journal, run_id, None, 0, checkpoint_id, record, attempts, last_seq)
-        journal._ownership.refuse_owner(run_id, token, holder)
+        if not take_over:
+            journal._ownership.refuse_owner(run_id, token, holder)
         resumes = resumes or 0
         # Going on after an answer is no recovery: a run that asks often does not use up its budget.
         if (fence is not None or last_seq >= 0) and not was_suspended:
