@@ -32,8 +32,8 @@ def interpret(
     goal_id: str,
     agent_id: str,
     turn_key: str,
-    retry_failed: bool,
-    session_recovery_check: RecoveryCheck | None,
+    retry_failed: bool = False,
+    session_recovery_check: RecoveryCheck | None = None,
 ) -> Flow[Inspection]:
     inspection: Inspection = yield Call(
         "turn_journal.inspect",
@@ -55,15 +55,22 @@ def write(
     *,
     expected_effect_id: str | None,
     expected_previous: str | Unset | None,
+    lease: int | None = None,
 ) -> Flow[WriteResult]:
-    params = {"path": os.path.abspath(path), "journal": journal, "expected_effect_id": expected_effect_id}
+    params: dict[str, Any] = {
+        "path": os.path.abspath(path),
+        "journal": journal,
+        "expected_effect_id": expected_effect_id,
+    }
     if not isinstance(expected_previous, Unset):
         params["expected_previous"] = expected_previous
+    if lease is not None:
+        params["lease"] = lease
     result: WriteResult = yield Call("turn_journal.write", params)
     return result
 
 
-def read(path: str | os.PathLike[str], at: int | None) -> Flow[StoredJournal]:
+def read(path: str | os.PathLike[str], at: int | None = None) -> Flow[StoredJournal]:
     stored: StoredJournal = yield Call("turn_journal.read", {"path": os.path.abspath(path), "at": at})
     return stored
 

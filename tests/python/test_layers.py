@@ -42,6 +42,7 @@ FACADE = {
         "run_journal",
         "session_recovery",
         "settings",
+        "store_flows",
     },
     "hosts": {"errors", "run_journal", "turns"},
     "chat": {"bridge", "errors", "flow", "turns"},

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..address import turn_journal_path
 from ..errors import JournalConflictError, JournalNotFoundError
 from ..flow import Ask, Flow
+from ..journal_flows import interpret, read, write
 from . import transitions
-from .core_calls import inspect_call, read_call, write_call
 from .lease import acquire_lease
 from .outcome import TurnResult, blocked, result_of
-
-if TYPE_CHECKING:
-    from ..documents import Inspection
 
 
 def acknowledge_flow(
@@ -30,9 +26,9 @@ def acknowledge_flow(
         )
     lease = yield Ask(acquire_lease, (root, path))
     try:
-        stored = yield read_call(path)
+        stored = yield from read(path)
         journal = stored["journal"]
-        inspection: Inspection = yield inspect_call(journal, goal_id, agent_id, turn_key)
+        inspection = yield from interpret(journal, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
         decision = inspection["recovery_decision"]
         if decision["action"] == "blocked":
             raise blocked(decision, turn_key, ())
@@ -45,7 +41,13 @@ def acknowledge_flow(
                 details={"status": journal["status"]},
             )
         committed = transitions.ended(transitions.completed(journal, 7), "committed")
-        yield write_call(path, committed, stored["operation_id"], effect_id, lease.number)
+        yield from write(
+            path,
+            committed,
+            expected_effect_id=effect_id,
+            expected_previous=stored["operation_id"],
+            lease=lease.number,
+        )
         return result_of(committed, effect_id, replayed=False)
     finally:
         lease.release()

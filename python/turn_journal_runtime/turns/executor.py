@@ -38,7 +38,7 @@ from .sessions import TurnSessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ..documents import Inspection, RecoveryDecision
+    from ..documents import RecoveryDecision
     from ..session_recovery import SessionBindingResolver
     from .host import Run
 
@@ -113,7 +113,7 @@ class _Drive:
     def _decide(self) -> Flow[RecoveryDecision]:
         """The core's decision, with the host's session looked at where there is one."""
         record, retry = self._record, self._parts.retry_failed
-        inspection: Inspection = yield record.inspect(retry_failed=retry)
+        inspection = yield from record.inspect(retry_failed=retry)
         decision = inspection["recovery_decision"]
         record.host_invoked = inspection["recorded_effects"]["host_invoked"]
         if decision["reason"] == BINDING_CHECK_UNAVAILABLE:
@@ -121,7 +121,7 @@ class _Drive:
             request = self._session_request()
             assessment = yield from assessment_flow(request, record.journal, session_binding_resolver=resolver)
             self._resume_session(assessment)
-            inspection = yield record.inspect(retry_failed=retry, check=assessment.check)
+            inspection = yield from record.inspect(retry_failed=retry, check=assessment.check)
             return inspection["recovery_decision"]
         if decision["reinvoke_host"] and record.journal["status"] == "in_progress":
             # The driver died while the host worked. A session that this turn is known to have started is not left

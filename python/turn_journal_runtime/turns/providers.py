@@ -48,7 +48,6 @@ class Effect:
 
     def __init__(self, step: str, provider: Provider | Callable[..., Any] | None) -> None:
         self.step = step
-        self.is_given: bool = provider is not None
         self.idempotent: bool = getattr(provider, "idempotent", False) is True
         self.readback: Callable[[str], Any] | None = getattr(provider, "readback", None)
         apply = getattr(provider, "apply", provider)

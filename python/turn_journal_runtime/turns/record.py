@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JournalNotFoundError
+from ..journal_flows import interpret, read, write
 from . import transitions
-from .core_calls import inspect_call, read_call, write_call
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..flow import Call, Flow
+    from ..documents import Inspection, RecoveryCheck
+    from ..flow import Flow
     from .plan import TurnPlan
 
 
@@ -37,7 +38,7 @@ class TurnRecord:
     def read(self) -> Flow[bool]:
         """Reads what is stored, or opens the turn; whether anything was."""
         try:
-            stored = yield read_call(self._path)
+            stored = yield from read(self._path)
         except JournalNotFoundError:
             self.journal = transitions.opened(self._plan)
             return False
@@ -51,7 +52,13 @@ class TurnRecord:
         self.journal = transitions.audited(self.journal, finished=finished, host_invoked=self.host_invoked)
         if self.journal == self._stored:
             return
-        written = yield write_call(self._path, self.journal, self._operation_id, self._plan.effect_id, self._lease)
+        written = yield from write(
+            self._path,
+            self.journal,
+            expected_effect_id=self._plan.effect_id,
+            expected_previous=self._operation_id,
+            lease=self._lease,
+        )
         self._stored, self._operation_id = self.journal, written["operation_id"]
 
     def stand_still(self) -> Flow[None]:
@@ -59,10 +66,17 @@ class TurnRecord:
         self.journal = transitions.not_counted(self.journal)
         yield from self.save(finished=True)
 
-    def inspect(self, *, retry_failed: bool, check: Any = None) -> Call:
+    def inspect(self, *, retry_failed: bool, check: RecoveryCheck | None = None) -> Flow[Inspection]:
         """Asks the core about the journal as it is."""
         plan = self._plan
-        return inspect_call(self.journal, plan.goal_id, plan.agent_id, plan.turn_key, retry_failed, check)
+        return interpret(
+            self.journal,
+            goal_id=plan.goal_id,
+            agent_id=plan.agent_id,
+            turn_key=plan.turn_key,
+            retry_failed=retry_failed,
+            session_recovery_check=check,
+        )
 
     def planned(self, part: str) -> dict[str, Any]:
         """A part of the plan as it is stored."""

@@ -8,20 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
+from .. import store_flows
 from ..address import turn_journal_path
 from ..errors import TurnJournalError
-from ..flow import Ask, Call, Flow
-from ..journal_flows import BINDING_CHECK_UNAVAILABLE
-from .core_calls import inspect_call, read_call
+from ..flow import Ask, Flow
+from ..journal_flows import BINDING_CHECK_UNAVAILABLE, interpret, read
 from .lease import is_driven
 from .outcome import retry_due
-
-if TYPE_CHECKING:
-    from ..documents import Inspection
-
-_PAGE: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +64,9 @@ def recoverable_flow(
     """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other."""
     root = Path(os.path.abspath(runtime_root))
     moment = time.time() if now is None else now
-    places = {"runtime_root": str(root), "goal_id": goal_id}
     found: list[RecoverableTurn] = []
-    stopped = yield from _pages("turn_journal.recoverable", {**places, "retry_failed": False})
-    failed = (yield from _pages("turn_journal.list", {**places, "status": "failed"})) if retry_failed else []
+    stopped = yield from store_flows.each(store_flows.recoverable(root, goal_id, False))
+    failed = (yield from store_flows.each(store_flows.turns(root, goal_id, "failed"))) if retry_failed else []
     seen: set[tuple[str, str]] = set()
     for listed in (*stopped, *failed):
         address = (listed["goal_id"], listed["turn_key"])
@@ -97,13 +91,15 @@ def _look_at(
 ) -> Flow[RecoverableTurn | None]:
     """A turn as it stands now; None when it may not go on, or somebody drives it."""
     path = turn_journal_path(root, goal_id=goal_id, turn_key=turn_key)
-    stored = yield read_call(path)
+    stored = yield from read(path)
     journal = stored["journal"]
     identity = _at(journal, "plan", "transaction", "settlement_plan", "identity")
     agent_id, todo_id = identity.get("agent_id"), identity.get("todo_id")
     if not isinstance(agent_id, str) or not isinstance(todo_id, str):
         return None  # a plain turn, or one of a replan: its own program drives it
-    inspection: Inspection = yield inspect_call(journal, goal_id, agent_id, turn_key, retry_failed)
+    inspection = yield from interpret(
+        journal, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key, retry_failed=retry_failed
+    )
     decision = inspection["recovery_decision"]
     if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
         return None
@@ -121,17 +117,6 @@ def _look_at(
         reason=decision["reason"],
         due_at=retry_due(journal, updated_at),
     )
-
-
-def _pages(method: str, params: dict[str, Any]) -> Flow[list[dict[str, Any]]]:
-    turns: list[dict[str, Any]] = []
-    after: str | None = None
-    while True:
-        page = yield Call(method, {**params, "after": after, "limit": _PAGE})
-        turns.extend(page["turns"])
-        after = page["next"]
-        if after is None:
-            return turns
 
 
 def _damaged(goal_id: str, turn_key: str, message: str) -> RecoverableTurn:

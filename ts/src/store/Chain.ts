@@ -20,8 +20,6 @@ export interface Chain {
   readonly beforeLast: () => Position | null
 }
 
-export const NO_HISTORY: HistoryEnd = { sealed: null, open: [], torn: false, damage: null }
-
 export const follow = (
   turn: TurnAddress | null,
   { from = null, key = null, take = () => true }: ChainOptions = {}
