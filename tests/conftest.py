@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import secrets
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -91,6 +95,57 @@ def _environment_is_given_back() -> Iterator[None]:
 def _default_client_is_closed() -> Iterator[None]:
     yield
     default_client().close()
+
+
+class PostgresServer:
+    """The server that `tests/postgres_server.py` keeps while this process lives."""
+
+    def __init__(self) -> None:
+        program = [sys.executable, str(Path(__file__).with_name("postgres_server.py"))]
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        #: A database that is there, and stays as it is: tests make their own.
+        self.url: Final = self._answer()
+
+    def restart(self) -> None:
+        """Ends the server as a power cut does, and waits until it is up again; skips the test when it is not ours."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("restart\n")
+        self._process.stdin.flush()
+        if self._answer() != "restarted":
+            pytest.skip("the server of TEST_POSTGRES_URL is not restarted")
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._process.communicate()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            pytest.fail("the PostgreSQL server did not start: run `python tests/postgres_server.py` to see why")
+        return line
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test process; `TEST_POSTGRES_URL` names another."""
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database of this test."""
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+
+    name = f"test_{secrets.token_hex(6)}"
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+    yield urlsplit(postgres_server.url)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
 class Eventually(Protocol):
