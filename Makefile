@@ -31,7 +31,7 @@ $(CORE): $(CORE_SOURCES) | $(STAMP)
 
 .PHONY: demo
 demo: setup ## kill a real turn in the middle and see it recovered
-	@$(BIN)/python examples/demo/main.py
+	@$(BIN)/turn-journal demo
 
 .PHONY: test
 test: setup lint types schemas-check test-ts test-py ## everything CI runs: lint, types, TypeScript, Python, contract, package
@@ -54,12 +54,14 @@ types: setup ## mypy strict and tsc strict
 	$(BIN)/npm run --silent typecheck
 
 .PHONY: schemas
-schemas: $(STAMP) ## generate schemas/ from the core's Effect Schemas
+schemas: $(STAMP) ## generate schemas/ from the core's Effect Schemas and the command line's types
 	$(BIN)/npm run --silent schemas
+	$(BIN)/python python/schemas.py
 
 .PHONY: schemas-check
 schemas-check: setup ## fail when schemas/ is stale
 	$(BIN)/npm run --silent schemas -- --check
+	$(BIN)/python python/schemas.py --check
 
 .PHONY: test-ts
 test-ts: setup ## vitest: the core alone

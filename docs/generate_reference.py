@@ -48,7 +48,17 @@ def schemas() -> str:
             continue
         definitions |= schema.get("$defs", {})
         parts.append(f"## `{path.stem}`\n\n{_described(schema)}\n")
+    parts.append(
+        "## The command line\n\nWhat each command answers under `--format json`, and what it writes to standard error "
+        "when it fails.\n"
+    )
+    for path in sorted((ROOT / "schemas" / "command-line").glob("*.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        definitions = schema.get("$defs", {}) | definitions
+        title = "an error" if path.stem == "error" else f"`{path.stem.replace('-', ' ')}`"
+        parts.append(f"### {title}\n\n{_described(schema)}\n")
     parts.append("## Documents\n")
+    definitions.pop("JsonValue", None)
     parts += [f"### `{name}`\n\n{_described(definitions[name])}\n" for name in sorted(definitions)]
     return "\n".join(parts)
 
@@ -67,6 +77,8 @@ def _described(schema: dict[str, Any]) -> str:
 def _type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
+        if name == "JsonValue":
+            return "any JSON"
         return f"[`{name}`](#{name.lower()})"
     if "enum" in schema:
         return " \\| ".join(f"`{json.dumps(value)}`" for value in schema["enum"])

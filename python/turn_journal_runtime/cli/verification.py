@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..documents import TurnHead
+    from .documents import PruneOutcome
 
 GoalOption: TypeAlias = Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")]
 
@@ -167,7 +168,8 @@ def prune(
                 ]
             ),
         ]
-    return Report({"ok": not left, "done": yes, "turns": turns}, blocks, code=4 if left else 0)
+    document: PruneOutcome = {"ok": not left, "done": yes, "turns": turns}
+    return Report(document, blocks, code=4 if left else 0)
 
 
 @contextmanager

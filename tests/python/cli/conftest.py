@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pytest
-from typer.testing import CliRunner
+from tests.python.cli.answer_schemas import fits
 
 if TYPE_CHECKING:
     from pathlib import Path
+from typer.testing import CliRunner
+
+_GROUPS: Final = {"run", "node"}
 
 
 class Outcome(NamedTuple):
@@ -41,6 +44,18 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="turn-journal")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        return Outcome(result.exit_code, result.stdout, result.stderr)
+        outcome = Outcome(result.exit_code, result.stdout, result.stderr)
+        if "json" in arguments:
+            _check(arguments, outcome)
+        return outcome
 
     return run
+
+
+def _check(arguments: tuple[str | Path, ...], outcome: Outcome) -> None:
+    """Every answer in JSON, in whatever test, fits the schema that is committed for it."""
+    if outcome.out:
+        words = [str(word) for word in arguments[: 2 if arguments[0] in _GROUPS else 1]]
+        fits("-".join(words), outcome.json)
+    elif outcome.code != 2:  # what is wrong with the command line itself is told to a person
+        fits("error", json.loads(outcome.err))

@@ -1,37 +1,29 @@
-"""The commands on turns and their store, against real stores; every JSON answer fits the core's schemas."""
+"""The commands on turns and their store, against real stores; `conftest.py` holds every JSON answer to its schema."""
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from turn_journal_runtime import CallableHost, load_turn_journal, run_turn, turn_journal_path, write_turn_journal
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.documents import VerifyReport
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from turn_journal_runtime.cli.recovery import DueTurn
 
     from .conftest import Command
 
-SCHEMAS = Path(__file__).parents[3] / "schemas"
 PLAIN: dict[str, Any] = {
     "schema_version": "loopx_turn_journal_v0",
     "goal_id": "g",
     "agent_id": "a",
     "plan": {"phases": ["fetch", "store"]},
 }
-
-
-def _fits(method: str, definition: str, value: Any) -> None:
-    """Holds a value to one of the documents in a method's schema."""
-    schema = json.loads((SCHEMAS / f"{method}.result.json").read_text(encoding="utf-8"))
-    Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": schema["$defs"]}).validate(value)
 
 
 def _write(root: Path, key: str, *steps: tuple[str, int]) -> Path:
@@ -66,7 +58,7 @@ def stopped(tmp_path: Path) -> Path:
 def test_inspect_says_the_verdict_first_and_fits_the_schema(command: Command, root: Path) -> None:
     for key, verdict in (("over", "OVER"), ("open", "MAY GO ON from store")):
         inspection = command("inspect", f"g/{key}", "-r", root, "-a", "a", "-f", "json").json
-        _fits("turn_journal.inspect_stored", "Inspection", inspection)
+        assert inspection["ok"]
         shown = command("inspect", f"g/{key}", "-r", root)
         assert (shown.code, shown.out.startswith(verdict)) == (0, True)
         assert shown.out.index("Why") < shown.out.index("What to do")
@@ -96,8 +88,6 @@ def test_a_turn_is_named_by_path_by_key_and_by_the_beginning_of_its_hash(command
 
 def test_list_shows_damaged_turns_as_damaged(command: Command, root: Path) -> None:
     turns = command("list", "-r", root, "-f", "json").json
-    for turn in turns:
-        _fits("turn_journal.list", "ListedTurn", turn)
     assert {turn["turn_key"]: turn["damage"] and turn["damage"]["kind"] for turn in turns} == {
         "open": None,
         "over": None,
@@ -116,8 +106,6 @@ def test_watching_needs_a_terminal(command: Command, root: Path) -> None:
 
 def test_history_is_a_timeline(command: Command, root: Path) -> None:
     transitions = command("history", "g/over", "-r", root, "-f", "json").json
-    for transition in transitions:
-        _fits("turn_journal.history", "TurnTransition", transition)
     assert [transition["status"] for transition in transitions] == ["started", "in_progress", "committed"]
     second = command("history", "g/over", "-r", root, "--at", "2", "-f", "json").json
     assert (second["status"], second["completed_phases"]) == ("in_progress", ["fetch"])
@@ -155,8 +143,6 @@ def test_exported_heads_show_that_an_end_was_cut(command: Command, tmp_path: Pat
     _write(tmp_path, "over", ("committed", 2))
     heads = tmp_path / "heads.json"
     exported = command("heads", "-r", tmp_path)
-    for head in exported.json:
-        _fits("turn_journal.heads", "TurnHead", head)
     heads.write_text(exported.out, encoding="utf-8")
     assert command("verify", "-r", tmp_path, "--heads", heads).code == 0
     path.write_bytes(early[0])
@@ -175,7 +161,6 @@ def test_repair_says_first_and_cuts_only_when_told(command: Command, tmp_path: P
     default_client().close()
     said = command("repair", "g/over", "-r", tmp_path, "-f", "json")
     assert (said.code, said.json["done"], history.read_bytes() == before) == (0, False, True)
-    _fits("turn_journal.repair", "RepairResult", said.json)
     done = command("repair", "g/over", "-r", tmp_path, "--yes", "-f", "json")
     assert done.code == 0, done.err
     assert done.json["done"]
@@ -188,17 +173,14 @@ def test_prune_says_first_and_leaves_tombstones_that_inspect_the_same(command: C
     before, bytes_before = command("inspect", "g/over", "-r", tmp_path, "-a", "a", "-f", "json").json, path.read_bytes()
     said = command("prune", "--older-than", "0s", "-r", tmp_path, "-f", "json")
     assert ([turn["turn_key"] for turn in said.json["turns"]], path.read_bytes()) == (["over"], bytes_before)
-    done = command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json")
-    for turn in done.json["turns"]:
-        _fits("turn_journal.prune", "PrunedTurn", turn)
+    command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json")
     assert command("inspect", "g/over", "-r", tmp_path, "-a", "a", "-f", "json").json == before
     assert command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json").json["turns"] == []
 
 
 def test_recover_says_what_would_happen_and_changes_nothing(command: Command, stopped: Path) -> None:
     (turn,) = command("recover", "-r", stopped, "-f", "json").json
-    _fits("turn_journal.recoverable", "RecoverableTurn", {key: turn[key] for key in turn if key != "outcome"})
-    assert turn["outcome"] is None
+    assert (turn["turn"]["agent_id"], turn["waits"], turn["outcome"]) == ("a", None, None)
     shown = command("recover", "-r", stopped).out
     assert "goes on from host_execute; the host is started again" in shown
     assert command("recover", "-r", stopped, "-f", "json").json == [turn]
@@ -230,7 +212,7 @@ def test_recover_drives_a_turn_to_its_end(command: Command, stopped: Path) -> No
     (turn,) = command("recover", "-r", stopped, "-e", f"{__name__}:drive", "--yes", "-f", "json").json
     assert turn["outcome"] == "committed"
     assert [(due.todo_id, due.agent_id, due.resume_from) for due in driven] == [("t", "a", "host_execute")]
-    path = turn_journal_path(stopped, goal_id="g", turn_key=turn["turn_key"])
+    path = turn_journal_path(stopped, goal_id="g", turn_key=turn["turn"]["turn_key"])
     assert load_turn_journal(path)["status"] == "committed"
     assert command("recover", "-r", stopped, "-f", "json").json == []
 
@@ -312,4 +294,3 @@ def test_the_doctor_says_what_is_missing(command: Command, monkeypatch: pytest.M
 def test_the_demo_proves_that_nothing_ran_twice(command: Command) -> None:
     outcome = command("demo", "-f", "json")
     assert (outcome.code, outcome.json["ok"], outcome.json["model_calls"]) == (0, True, 1)
-    _fits("turn_journal.inspect_stored", "Inspection", outcome.json["inspection"])

@@ -1,0 +1,208 @@
+"""What each command answers with under `--format json`.
+
+What the core says is passed on as it is, and its schema is the core's; what a command makes of it has its type here.
+`ANSWERS` is the one list of both: `make schemas` writes schemas/command-line/ from it, and the tests hold every answer
+to those. Nothing here is loaded when a command runs.
+"""
+
+# ruff: noqa: TC001, TC002 (pydantic reads the annotations)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
+
+from pydantic import JsonValue
+from pydantic_core import core_schema
+
+# pydantic cannot read the one of `typing` before Python 3.12.
+from typing_extensions import TypedDict
+
+from .. import documents
+from ..run_journal.approvals import PendingApproval
+from ..run_journal.listing import RunSummary
+from ..run_journal.steps import UncertainStep
+
+#: Where a schema says that a document is one of the core's.
+OF_CORE: Final = "x-core"
+
+
+@dataclass(frozen=True)
+class _Core:
+    """Marks a type whose schema is the core's, by its name there."""
+
+    name: str
+
+    def __get_pydantic_core_schema__(self, *_: object) -> core_schema.CoreSchema:
+        return core_schema.any_schema()
+
+    def __get_pydantic_json_schema__(self, *_: object) -> dict[str, Any]:
+        return {OF_CORE: self.name}
+
+
+Inspection: TypeAlias = Annotated[documents.Inspection, _Core("Inspection")]
+ListedTurn: TypeAlias = Annotated[documents.ListedTurn, _Core("ListedTurn")]
+PrunedTurn: TypeAlias = Annotated[documents.PrunedTurn, _Core("PrunedTurn")]
+RecoverableTurn: TypeAlias = Annotated[documents.RecoverableJournal, _Core("RecoverableTurn")]
+RepairResult: TypeAlias = Annotated[documents.RepairResult, _Core("RepairResult")]
+TurnHead: TypeAlias = Annotated[documents.TurnHead, _Core("TurnHead")]
+TurnTransition: TypeAlias = Annotated[documents.TurnTransition, _Core("TurnTransition")]
+VerifiedTurn: TypeAlias = Annotated[documents.VerifiedTurn, _Core("VerifiedTurn")]
+
+
+class Change(TypedDict):
+    """What a transition changed at one place; a side that is absent is left out."""
+
+    path: str
+    before: NotRequired[JsonValue]
+    after: NotRequired[JsonValue]
+
+
+class TransitionChanges(TypedDict):
+    """What one transition changed."""
+
+    seq: int
+    at: str
+    changes: list[Change]
+
+
+class RecoveredTurn(TypedDict):
+    """A turn that stopped: why it is left alone for now, and how driving it ended; None: neither."""
+
+    turn: RecoverableTurn
+    waits: str | None
+    outcome: str | None
+
+
+class Verification(TypedDict):
+    """What verification found in all; `problems` has the turns that are not as they were written."""
+
+    ok: bool
+    turns: int
+    transitions: int
+    unfinished: int
+    problems: list[VerifiedTurn]
+
+
+class PruneOutcome(TypedDict):
+    """What was pruned, or would be."""
+
+    ok: bool
+    done: bool
+    turns: list[PrunedTurn]
+
+
+class RunEvent(TypedDict):
+    """One recorded event of a run."""
+
+    seq: int
+    kind: str
+    payload: dict[str, JsonValue]
+    created_at: float
+
+
+class RunRecord(TypedDict):
+    """One run, and what waits for a person."""
+
+    run_id: str
+    agent: str
+    task: str
+    status: str
+    outcome: str | None
+    checkpoint_id: str | None
+    created_at: float
+    updated_at: float
+    metadata: dict[str, JsonValue]
+    interrupted: bool
+    events: list[RunEvent]
+    uncertain: list[UncertainStep]
+    pending_approvals: list[PendingApproval]
+
+
+class Settled(TypedDict):
+    """What was said of an uncertain step."""
+
+    ok: Literal[True]
+    run_id: str
+    seq: int
+    absent: bool
+
+
+class Decided(TypedDict):
+    """What was decided on a question."""
+
+    ok: Literal[True]
+    run_id: str
+    seq: int
+    decision: JsonValue
+    by: str
+
+
+class InstalledNode(TypedDict):
+    """A Node, and where it is from."""
+
+    source: Literal["explicit", "wheel", "path", "cache"]
+    path: str
+    version: str | None
+
+
+class Finding(TypedDict):
+    """What one check of the doctor found."""
+
+    check: str
+    outcome: Literal["ok", "warning", "failed"]
+    found: str
+
+
+class Diagnosis(TypedDict):
+    """Whether everything works on this machine."""
+
+    ok: bool
+    checks: list[Finding]
+
+
+class DemoOutcome(TypedDict):
+    """What the demo did, counted from the files."""
+
+    ok: bool
+    inspection: Inspection
+    status: str
+    bookings: list[str]
+    model_calls: int
+
+
+class Failure(TypedDict):
+    """What went wrong, on standard error."""
+
+    kind: str
+    message: str
+    details: dict[str, JsonValue]
+
+
+class Failed(TypedDict):
+    """The answer of a command that failed."""
+
+    error: Failure
+
+
+Journal: TypeAlias = dict[str, Any]
+
+#: By command, the type of its answer; `error` is that of all.
+ANSWERS: Final[dict[str, Any]] = {
+    "inspect": Inspection,
+    "list": list[ListedTurn],
+    "history": list[TurnTransition] | list[TransitionChanges] | Journal,
+    "recover": list[RecoveredTurn],
+    "verify": Verification,
+    "heads": list[TurnHead],
+    "repair": RepairResult,
+    "prune": PruneOutcome,
+    "runs": list[RunSummary],
+    "run show": RunRecord,
+    "settle": Settled,
+    "approve": Decided,
+    "node install": InstalledNode,
+    "doctor": Diagnosis,
+    "demo": DemoOutcome,
+    "error": Failed,
+}
