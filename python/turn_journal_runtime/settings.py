@@ -1,6 +1,7 @@
-"""The settings of the package: read from the environment when a runtime process starts, never at import.
+"""The settings of the package: read from the environment when they are needed, never at import.
 
-A client that runs keeps the settings that its process was started with, so that both sides agree on the limits.
+How long a call may take is read at each call. What a process and its client have to agree on, such as the limits, is
+read when the process is started, and stays as it is while it runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .errors import RuntimeUnavailableError
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
-__all__ = ["PREFIX", "Settings", "current"]
+__all__ = ["PREFIX", "Settings", "current", "current_call_timeout"]
 
 PREFIX: Final = "TURN_JOURNAL_"
 
@@ -42,6 +43,14 @@ class Settings(NamedTuple):
     max_depth: int = 128
     #: The most calls that may be open at a time; a caller with one more waits for room.
     max_queued: int = 100_000
+    #: The connections to PostgreSQL that a run journal keeps open.
+    postgres_min_connections: int = 1
+    #: The most connections to PostgreSQL that a run journal opens; a write with one more waits for room.
+    postgres_max_connections: int = 10
+    #: Seconds for which a call of a run journal tries to reach PostgreSQL before it fails.
+    postgres_timeout: float = 30.0
+    #: Seconds after which a driver of a run in PostgreSQL that says nothing counts as dead; it speaks three times as often.
+    run_lease: float = 30.0
 
     def variables(self) -> dict[str, str]:
         """The environment variables that give these settings to another process."""
@@ -61,6 +70,25 @@ def current() -> Settings:
     """
     # Nothing is set in most processes, and then reading it must not cost the import of the reader (0.2 s).
     return _read() if any(name.upper().startswith(PREFIX) for name in os.environ) else Settings()
+
+
+def current_call_timeout() -> float:
+    """The setting `call_timeout` as the environment has it now; cheap enough for every call.
+
+    Raises:
+        RuntimeUnavailableError: `setting_invalid`, as `current`.
+    """
+    value = os.environ.get(_CALL_TIMEOUT)
+    return _read_call_timeout(value) if value else _DEFAULT_CALL_TIMEOUT
+
+
+_CALL_TIMEOUT: Final = f"{PREFIX}CALL_TIMEOUT"
+_DEFAULT_CALL_TIMEOUT: Final = Settings().call_timeout
+
+
+@cache
+def _read_call_timeout(_value: str) -> float:
+    return _read().call_timeout
 
 
 def _read() -> Settings:

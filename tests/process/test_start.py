@@ -189,6 +189,23 @@ def test_settings_are_read_when_a_process_starts_and_not_before(
     assert late.value.details["timeout"] == 0.7
 
 
+def test_how_long_a_call_may_take_is_read_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = fake_core(tmp_path, 'serve({ "runtime.info": () => {} })')
+    with RuntimeClient(core=core) as client, RuntimeClient(core=core, settings=Settings(call_timeout=0.2)) as fixed:
+        for seconds in ("0.6", "0.3"):
+            monkeypatch.setenv("TURN_JOURNAL_CALL_TIMEOUT", seconds)
+            with pytest.raises(RuntimeTimeoutError) as late:
+                client.info()
+            assert late.value.details["timeout"] == float(seconds)
+        with pytest.raises(RuntimeTimeoutError) as late:
+            fixed.info()
+        assert late.value.details["timeout"] == 0.2
+        assert client.pid is not None
+        monkeypatch.setenv("TURN_JOURNAL_CALL_TIMEOUT", "soon")
+        with pytest.raises(RuntimeUnavailableError, match="TURN_JOURNAL_CALL_TIMEOUT"):
+            client.info()
+
+
 IMPORT = """
 import subprocess, sys
 subprocess.Popen = None  # whoever starts something at import fails here

@@ -105,7 +105,8 @@ class RuntimeClient(_Client):
     Args:
         node: The Node to run: a path, or a name on PATH. None: what the settings give.
         core: Another bundle than the one this package carries.
-        settings: Fixed settings. None: the environment's, read whenever a process is started.
+        settings: Fixed settings. None: the environment's; how long a call may take is read at each call, the rest
+            whenever a process is started.
         patience: How long `close` waits at each step, in seconds.
         restarts: When a process that died is started again.
 
@@ -162,7 +163,8 @@ class AsyncRuntimeClient(_Client):
     Args:
         node: The Node to run: a path, or a name on PATH. None: what the settings give.
         core: Another bundle than the one this package carries.
-        settings: Fixed settings. None: the environment's, read whenever a process is started.
+        settings: Fixed settings. None: the environment's; how long a call may take is read at each call, the rest
+            whenever a process is started.
         patience: How long `close` waits at each step, in seconds.
         restarts: When a process that died is started again.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import RuntimeUnavailableError
 from ..json_values import encode_params
-from ..settings import PREFIX, Settings, current
+from ..settings import PREFIX, Settings, current, current_call_timeout
 from . import failures
 from .child import Child, core_environment
 from .frames import encode_request
@@ -87,7 +87,7 @@ class Supervisor:
     """What a sync and an async client share.
 
     Args:
-        settings: Fixed settings; None: the environment's, read whenever a process is started.
+        settings: Fixed settings; None: the environment's.
         node: The Node to run, before the settings' one.
         core: Another bundle than the one this package carries.
         patience: How long the rungs of the stop ladder wait.
@@ -140,7 +140,7 @@ class Supervisor:
             connection = self._started()
         settings = self.settings
         if timeout is None:
-            timeout = settings.call_timeout
+            timeout = settings.call_timeout if self._given else current_call_timeout()
         elif not 0 < timeout <= _LONGEST_TIMEOUT:
             raise ValueError(f"timeout is seconds, more than 0 and at most {_LONGEST_TIMEOUT:.0f}: {timeout!r}")
         deadline = time.monotonic() + timeout
