@@ -28,8 +28,15 @@ const snapshotInvalid = (message: string, details: JsonObject = {}): InvalidJour
 const statusConflict = (message: string, details: JsonObject): JournalConflict =>
   new JournalConflict({ kind: "journal_transition_conflict", message, details })
 
-/** Holds a journal against itself and against the turn that its canonical path names; the same for reads and writes. */
-export const admit = (journal: JsonValue, address: TurnAddress | null): Result.Result<Admission, Refusal> => {
+/**
+ * Holds a journal against itself and against the turn that its canonical path names; the same for reads and writes.
+ * `known` is its canonical JSON, where it was made before.
+ */
+export const admit = (
+  journal: JsonValue,
+  address: TurnAddress | null,
+  known?: string
+): Result.Result<Admission, Refusal> => {
   if (!isObject(journal)) return Result.fail(snapshotInvalid("A journal is one JSON object."))
   if (get(journal, "schema_version") !== TURN_JOURNAL_SCHEMA) {
     return Result.fail(snapshotInvalid(`A journal's schema_version is "${TURN_JOURNAL_SCHEMA}".`))
@@ -37,7 +44,7 @@ export const admit = (journal: JsonValue, address: TurnAddress | null): Result.R
   const examination = examine(journal, null)
   const refusal = addressRefusal(examination, address) ?? contentRefusal(examination)
   if (refusal !== null) return Result.fail(refusal)
-  return Result.map(canonicalOf(journal), (canonical) => ({
+  return Result.map(known === undefined ? canonicalOf(journal) : Result.succeed(known), (canonical) => ({
     journal,
     examination,
     effectId: examination.effectId,

@@ -43,9 +43,14 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
 
   /** A new file for the holder of the lock; one of that name was left by a writer that was cut off. */
   const draft = (work: Work, step: Step, path: string): number => {
-    disk.remove("leftover.remove", path)
     work.undo(() => disk.remove("rollback", path))
-    return work.keep(disk.open(step, path, NEW_FILE))
+    try {
+      return work.keep(disk.open(step, path, NEW_FILE))
+    } catch (error) {
+      if (!isErrno(error) || error.code !== "EEXIST") throw error
+      disk.remove("leftover.remove", path)
+      return work.keep(disk.open(step, path, NEW_FILE))
+    }
   }
 
   /** Names of folders above the turn's files that no sync of this process has made durable. */
@@ -65,7 +70,7 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
 
   /** Appends in place. What stood after the transition that is followed is overwritten and cut. */
   const append = (work: Work, files: Files, { after, setAside }: Commit, bytes: Buffer): number => {
-    const found = openPlain(files.history, O_RDWR | GUARDED)
+    const found = exists(files.history) ? openPlain(files.history, O_RDWR | GUARDED) : null
     const history = work.keep(found ?? disk.open("history.open", files.history, NEW_FILE))
     const start = after?.revision ?? 0
     const end = after === null ? 0 : start + 1

@@ -94,7 +94,18 @@ const make = (
     })
 
   const loadLocked = (place: Place): Effect.Effect<Encoded, StoreError> =>
-    readBoth<HistoryEnd | null>(place, null, (history, fd) => histories.follow(history, fd, place.address))
+    Effect.flatMap(
+      attempt("read the turn", place.path, () => {
+        const { history } = filesOf(place)
+        const known = histories.recall(history)
+        if (known === null && exists(history)) return null
+        return { snapshot: known !== null || exists(place.path) ? readSnapshot(place.path) : null, history: known }
+      }),
+      (known) =>
+        known === null
+          ? readBoth<HistoryEnd | null>(place, null, (history, fd) => histories.follow(history, fd, place.address))
+          : Effect.succeed(known)
+    )
 
   const load: Driver["Service"]["load"] = (place) => underSharedLock(place, NOTHING, loadLocked(place))
 
@@ -108,6 +119,7 @@ const make = (
   }
 
   const makeFolders = (place: Place): void => {
+    if (folderStands(place)) return
     const missing: Array<string> = []
     for (let at = dirname(place.path); !exists(at); at = dirname(at)) missing.unshift(at)
     for (const folder of missing) {
@@ -128,28 +140,36 @@ const make = (
     const files = filesOf(place)
     const fence = attempt("read the lease", files.lease, () => latestLease(files.lease))
 
-    const decideAndCommit = Effect.gen(function* () {
+    const decideAndCommit = Effect.fnUntraced(function* (foreseen: Step<A> | null) {
       if (lease !== null) {
         const latest = yield* fence
         if (latest !== lease) return yield* leaseLost(lease, latest)
       }
       const stored = yield* loadLocked(place)
-      const { answer, commit, forget } = yield* Effect.fromResult(decide(stored))
+      const isNew = stored.snapshot === null && stored.history === null
+      const { answer, commit, forget } =
+        foreseen !== null && isNew ? foreseen : yield* Effect.fromResult(decide(stored))
       if (commit !== null) yield* commits.commit(files, stored, commit)
       else if (stored.snapshot !== null) yield* commits.settle(files)
       if (forget === true) yield* commits.forget(files)
       return answer
     })
 
-    return Effect.gen(function* () {
-      const known = yield* attempt("read the turn", place.path, () => folderStands(place) && exists(files.lock))
-      if (!known) {
-        // Where no writer of ours ever was, a refusal leaves no trace: no folder, and no lock file.
-        yield* Effect.fromResult(decide(yield* load(place)))
-        yield* attempt("make the turn's folder", place.path, () => makeFolders(place))
-      }
-      return yield* locks.with(files.lock, "exclusive", decideAndCommit)
+    // Where no writer of ours ever was, a refusal leaves no trace: no folder, and no lock file.
+    const foresee = Effect.gen(function* () {
+      const stored = yield* load(place)
+      const step = yield* Effect.fromResult(decide(stored))
+      yield* attempt("make the turn's folder", place.path, () => makeFolders(place))
+      return stored.snapshot === null && stored.history === null ? step : null
     })
+
+    return Effect.flatMap(
+      attempt("read the turn", place.path, () => folderStands(place) && exists(files.lock)),
+      (known) =>
+        Effect.flatMap(known ? Effect.succeed(null) : foresee, (foreseen) =>
+          locks.with(files.lock, "exclusive", decideAndCommit(foreseen))
+        )
+    )
   }
 
   return {

@@ -1,6 +1,6 @@
 /** Reads a history file: its lines in bounded memory, and how it ends. runtime.md section 6. */
 import { isUtf8 } from "node:buffer"
-import { fstatSync, readSync } from "node:fs"
+import { fstatSync, lstatSync, readSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import { MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import type { TurnAddress } from "../journal/Address.ts"
@@ -105,6 +105,8 @@ const followOn = (fd: number, turn: TurnAddress | null, before: Followed): Effec
 
 /** What is known of history files, as long as they are as they were. */
 export interface HistoryCache {
+  /** How a history ends, where that is known; null where it has to be followed. */
+  readonly recall: (path: string) => HistoryEnd | null
   readonly follow: (path: string, fd: number, turn: TurnAddress | null) => Effect.Effect<HistoryEnd>
   /** Takes note of what was just written. */
   readonly keep: (path: string, fd: number, sealed: Position, beforeLast: Position | null) => void
@@ -114,6 +116,12 @@ export interface HistoryCache {
 export const makeHistoryCache = (capacity: number): HistoryCache => {
   const known = new Recent<string, { readonly stamp: Stamp; readonly followed: Followed }>(capacity)
   return {
+    recall: (path) => {
+      const before = known.get(path)
+      if (before === undefined) return null
+      const stamp = lstatSync(path, { bigint: true, throwIfNoEntry: false })
+      return stamp !== undefined && sameStamp(before.stamp, stamp) ? before.followed.end : null
+    },
     follow: (path, fd, turn) =>
       Effect.suspend(() => {
         const stamp = fstatSync(fd, { bigint: true })

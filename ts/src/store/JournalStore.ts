@@ -129,7 +129,7 @@ const make = (
       }
     }
 
-    return yield* driver.transact(
+    const answer = yield* driver.transact(
       place,
       (encoded) =>
         Result.gen(function* () {
@@ -143,6 +143,8 @@ const make = (
         }),
       request.lease ?? null
     )
+    if (answer.appended) readDocument.remember(place, snapshot, incoming.canonical)
+    return answer
   })
 
   const refuseTooLarge = (snapshot: string): Effect.Effect<void, InvalidJournal> => {

@@ -181,7 +181,6 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
   let statements: Statements
   try {
     statements = prepare(database)
-    if (identityOf(lockFile) !== ino) throw unsafe(lockFile, "it was replaced while it was opened")
   } catch (error) {
     database.close()
     if (isBusy(error)) return null

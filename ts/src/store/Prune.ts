@@ -5,7 +5,7 @@ import * as Result from "effect/Result"
 import type { CoreError } from "../contract/Errors.ts"
 import type { PrunedTurn, PruneResult } from "../contract/Store.ts"
 import { admit, type Refusal } from "../journal/Admission.ts"
-import type { Driver, Encoded, Step } from "./Driver.ts"
+import type { Driver, Encoded, Snapshot, Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
 import { decode, type Reader, snapshotText, standing } from "./Stored.ts"
@@ -25,6 +25,9 @@ export interface Pruning {
 }
 
 const NOTHING: Step<string | null> = { answer: null, commit: null }
+
+/** The clock tells whole milliseconds, and a file's time is finer: what was written in this one is not of the future. */
+const isYounger = ({ updatedAt }: Snapshot, than: number): boolean => Math.floor(updatedAt) > than
 
 export const make = (
   driver: Driver["Service"],
@@ -68,7 +71,7 @@ export const make = (
   /** Without a lock: most turns are not over, and need not be held. */
   const mayBePruned = (place: TurnPlace, before: number): Effect.Effect<boolean, CoreError> =>
     Effect.flatMap(driver.glance(place), (snapshot) => {
-      if (snapshot === null || snapshot.updatedAt > before) return Effect.succeed(false)
+      if (snapshot === null || isYounger(snapshot, before)) return Effect.succeed(false)
       return Effect.fromResult(
         Result.map(decode(snapshot.bytes, depth), (journal) => tombstoneOf(journal, place.address) !== null)
       )
@@ -124,7 +127,7 @@ const decidePruning = (
 ): Result.Result<Step<string | null>, Refusal | CoreError> =>
   Result.gen(function* () {
     const { document, position } = yield* standing(read, place, encoded)
-    if (document === null || encoded.snapshot === null || encoded.snapshot.updatedAt > before) return NOTHING
+    if (document === null || encoded.snapshot === null || isYounger(encoded.snapshot, before)) return NOTHING
     if (position !== null && position.pruned !== null) {
       // Pruned before, and cut off before its history was shortened.
       return position.line === 1 ? NOTHING : { answer: document.operationId, commit: null, forget: true }

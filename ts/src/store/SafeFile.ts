@@ -1,7 +1,17 @@
 /**
  * Reading what may have been put there by anybody: nothing is followed, nothing hangs, nothing is read without a bound.
  */
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync } from "node:fs"
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readSync,
+  realpathSync,
+  type Stats,
+  statSync
+} from "node:fs"
 import { dirname, join } from "node:path"
 import type { Snapshot } from "./Driver.ts"
 import { corrupt, isErrno, unsafe } from "./Failure.ts"
@@ -21,6 +31,7 @@ export const MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
 
 /** What tells one state of a file from another, as far as a file system says. */
 export interface Stamp {
+  readonly dev: bigint
   readonly ino: bigint
   readonly size: bigint
   readonly mtimeNs: bigint
@@ -28,10 +39,16 @@ export interface Stamp {
 }
 
 export const sameStamp = (left: Stamp, right: Stamp): boolean =>
-  left.ino === right.ino && left.size === right.size && left.mtimeNs === right.mtimeNs && left.ctimeNs === right.ctimeNs
+  left.dev === right.dev &&
+  left.ino === right.ino &&
+  left.size === right.size &&
+  left.mtimeNs === right.mtimeNs &&
+  left.ctimeNs === right.ctimeNs
 
 /** Opens a plain file, or refuses; null when there is none. */
-export const openPlain = (path: string, flags: number = READ): number | null => {
+export const openPlain = (path: string, flags: number = READ): number | null => openFile(path, flags)?.fd ?? null
+
+const openFile = (path: string, flags: number): { readonly fd: number; readonly stat: Stats } | null => {
   let fd: number
   try {
     fd = openSync(path, flags)
@@ -39,17 +56,19 @@ export const openPlain = (path: string, flags: number = READ): number | null => 
     if (isErrno(error) && error.code === "ENOENT") return null
     throw isErrno(error) && error.code === "EMLINK" ? unsafe(path, "it is a symbolic link") : error
   }
-  if (fstatSync(fd).isFile()) return fd
+  const stat = fstatSync(fd)
+  if (stat.isFile()) return { fd, stat }
   closeSync(fd)
   throw unsafe(path, "it is not a plain file")
 }
 
 /** Reads a snapshot whole; null when there is none. */
 export const readSnapshot = (path: string): Snapshot | null => {
-  const fd = openPlain(path)
-  if (fd === null) return null
+  const opened = openFile(path, READ)
+  if (opened === null) return null
+  const { fd, stat } = opened
   try {
-    const { size, mtimeMs } = fstatSync(fd)
+    const { size, mtimeMs } = stat
     if (size > MAX_SNAPSHOT_BYTES) {
       throw corrupt("journal_corrupt", "The stored journal is larger than any journal may be.", {
         reason: "too_large",

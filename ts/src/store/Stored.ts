@@ -4,7 +4,8 @@ import * as Result from "effect/Result"
 import { type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
 import { isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
 import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
-import { operationId } from "../journal/OperationId.ts"
+import { operationIdOf } from "../journal/OperationId.ts"
+import { canonicalText } from "../journal/Value.ts"
 import type { Encoded, HistoryEnd, Position, Snapshot } from "./Driver.ts"
 import { corrupt } from "./Failure.ts"
 import type { LineFault } from "./History.ts"
@@ -44,42 +45,66 @@ const damaged = (reason: string, what: string, at: string) =>
   )
 
 /** Reads snapshots. One that has the same bytes as before is the same document, and is not read again. */
-export const makeReader = (capacity: number, depth: number) => {
+export interface Reader {
+  (place: Place, snapshot: Snapshot): Result.Result<Document, JournalCorrupt>
+  /** Takes note of what was just written: the text of a snapshot, and the canonical JSON of its journal. */
+  readonly remember: (place: Place, text: string, canonical: string) => void
+}
+
+export const makeReader = (capacity: number, depth: number): Reader => {
   const known = new Recent<string, { readonly bytes: Uint8Array; readonly document: Document }>(capacity)
-  return (place: Place, { bytes }: Snapshot): Result.Result<Document, JournalCorrupt> => {
+  const keep = (place: Place, bytes: Uint8Array, document: Document): void => {
+    if (bytes.length <= MAX_REMEMBERED_BYTES) known.set(place.path, { bytes, document })
+  }
+  const read = (place: Place, { bytes }: Snapshot): Result.Result<Document, JournalCorrupt> => {
     const before = known.get(place.path)
     if (before !== undefined && Buffer.compare(before.bytes, bytes) === 0) return Result.succeed(before.document)
     return Result.map(decode(bytes, depth), (journal) => {
-      const document = new LazyDocument(journal, place)
-      if (bytes.length <= MAX_REMEMBERED_BYTES) known.set(place.path, { bytes, document })
+      const document = new LazyDocument(place, () => journal)
+      keep(place, bytes, document)
       return document
     })
   }
+  return Object.assign(read, {
+    // Parsed anew when it is asked for: the writer's own journal may change under its hands.
+    remember: (place: Place, text: string, canonical: string) =>
+      keep(place, Buffer.from(text), new LazyDocument(place, () => JSON.parse(text) as JsonObject, canonical))
+  })
 }
-
-export type Reader = ReturnType<typeof makeReader>
 
 const MAX_REMEMBERED_BYTES = 64 * 1024
 
 class LazyDocument implements Document {
-  readonly journal: JsonObject
   readonly #place: Place
+  readonly #parse: () => JsonObject
+  #journal: JsonObject | null = null
+  #canonical: string | null
   #operationId: string | null = null
   #admission: Result.Result<Admission, Refusal> | null = null
 
-  constructor(journal: JsonObject, place: Place) {
-    this.journal = journal
+  constructor(place: Place, parse: () => JsonObject, canonical: string | null = null) {
     this.#place = place
+    this.#parse = parse
+    this.#canonical = canonical
+  }
+
+  get journal(): JsonObject {
+    this.#journal ??= this.#parse()
+    return this.#journal
+  }
+
+  get #text(): string {
+    this.#canonical ??= canonicalText(this.journal)
+    return this.#canonical
   }
 
   get admission(): Result.Result<Admission, Refusal> {
-    this.#admission ??= admit(this.journal, this.#place.address)
+    this.#admission ??= admit(this.journal, this.#place.address, this.#text)
     return this.#admission
   }
 
   get operationId(): string {
-    this.#operationId ??=
-      this.#admission?._tag === "Success" ? this.#admission.success.operationId : operationId(this.journal)
+    this.#operationId ??= operationIdOf(this.#text)
     return this.#operationId
   }
 }
