@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .failures import Lost
 
+#: Of all calls that are tried again, this one has to say so: what it does a second time, it does twice.
+WRITE: Final = "turn_journal.write"
 _LONGEST_TIMEOUT: Final = 366 * 24 * 3600.0
 _NODE_FLAGS: Final = ("--disable-warning=ExperimentalWarning", "--max-semi-space-size=2")
 
@@ -144,7 +146,8 @@ class Supervisor:
         elif not 0 < timeout <= _LONGEST_TIMEOUT:
             raise ValueError(f"timeout is seconds, more than 0 and at most {_LONGEST_TIMEOUT:.0f}: {timeout!r}")
         deadline = time.monotonic() + timeout
-        request = encode_request(method, encode_params(params, settings.max_journal_bytes, settings.max_depth))
+        encoded = encode_params(params, settings.max_journal_bytes, settings.max_depth)
+        request = encode_request(method, encoded)
         may_retry = method != SHUTDOWN
         while True:
             outcome = yield connection, request, deadline
@@ -157,6 +160,10 @@ class Supervisor:
             if not (may_retry and outcome.may_retry):
                 raise outcome.exception()
             may_retry = False
+            if method == WRITE:
+                # It may have been written, and followed by another's since: then it is not to be written again.
+                since = time.time() - (time.monotonic() - (deadline - timeout))
+                request = encode_request(method, b'%b,"retry_since":%d}' % (encoded[:-1], since * 1000))
             connection = self._started()
 
     @property

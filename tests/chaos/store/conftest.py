@@ -12,6 +12,7 @@ import pytest
 from tests.chaos.store.core import Core
 
 from turn_journal_runtime.bridge.node import locate_node
+from turn_journal_runtime.bridge.schemas import schemas_digest
 from turn_journal_runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ def node() -> str:
     return locate_node(Settings()).path
 
 
-@pytest.fixture(scope="session")
-def bundle(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The core as it is shipped, but with crash points."""
-    target = tmp_path_factory.mktemp("core") / "core.mjs"
-    build = json.dumps({"version": "0.0.0", "schemas": ""})
+def bundled(node: str, program: str, folder: Path) -> Path:
+    """A program in one file, which starts fast; a core in it is as it is shipped, but with crash points."""
+    target = folder / Path(program).with_suffix(".mjs").name
+    build = json.dumps({"version": "0.0.0", "schemas": schemas_digest()})
     options = [
         "--bundle",
         "--minify",
@@ -39,8 +39,14 @@ def bundle(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"--define:BUILD={build}",
     ]
     esbuild = REPOSITORY / "node_modules" / "esbuild" / "bin" / "esbuild"
-    subprocess.run([node, esbuild, "ts/src/main.ts", *options, f"--outfile={target}"], cwd=REPOSITORY, check=True)
+    subprocess.run([node, esbuild, program, *options, f"--outfile={target}"], cwd=REPOSITORY, check=True)
     return target
+
+
+@pytest.fixture(scope="session")
+def bundle(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The core with crash points."""
+    return bundled(node, "ts/src/main.ts", tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,12 @@ export const WriteParams = Schema.Struct({
   /** The operation id of the stored journal, null for "nothing stored"; absent: not checked. */
   expected_previous: Schema.optionalKey(Schema.NullOr(Schema.String)),
   /** The fencing number of the lease that the writer holds; one that is not the latest is refused. Absent: no driver. */
-  lease: Schema.optionalKey(Schema.Int)
+  lease: Schema.optionalKey(Schema.Int),
+  /**
+   * Set when this very call was made before and its answer never came, because the core died: when it was made, in
+   * milliseconds since 1970. A journal that stood since then is written already, also when others followed it.
+   */
+  retry_since: Schema.optionalKey(Schema.Int)
 })
 export type WriteParams = typeof WriteParams.Type
 

@@ -74,7 +74,8 @@ export const write = make(
         journal: params.journal,
         expectedEffectId: params.expected_effect_id,
         expectedPrevious: params.expected_previous,
-        lease: params.lease
+        lease: params.lease,
+        retrySince: params.retry_since
       })
     )
 )

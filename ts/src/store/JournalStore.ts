@@ -22,7 +22,7 @@ import * as Prune from "./Prune.ts"
 import * as Queries from "./Queries.ts"
 import { type RepairRequest, repair } from "./Repair.ts"
 import { makeReader, positionOf, present, type Standing, snapshotText, standing } from "./Stored.ts"
-import { historyOf, journalAt } from "./Transitions.ts"
+import { historyOf, journalAt, stoodSince } from "./Transitions.ts"
 import * as Verify from "./Verify.ts"
 import * as Walk from "./Walk.ts"
 
@@ -34,6 +34,8 @@ export interface WriteRequest {
   readonly expectedPrevious?: string | null | undefined
   /** The number of the lease that the writer's driver holds; absent: it has none. */
   readonly lease?: number | null | undefined
+  /** When this call was made first, in milliseconds since 1970, if it was and its outcome is not known. */
+  readonly retrySince?: number | null | undefined
 }
 
 export interface ReadRequest {
@@ -114,6 +116,8 @@ const make = (
     const snapshot = snapshotText(incoming.canonical)
     yield* refuseTooLarge(snapshot)
     const clock = yield* Clock.Clock
+    const since = request.retrySince ?? null
+    const isWritten = since !== null && (yield* stoodSince(driver, readDocument, place, incoming.operationId, since))
 
     const append = (stored: Standing): Step<WriteResult> => {
       const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
@@ -133,6 +137,7 @@ const make = (
       place,
       (encoded) =>
         Result.gen(function* () {
+          if (isWritten) return { answer: answerOf(incoming, "replay"), commit: null }
           const stored = yield* standing(readDocument, place, encoded)
           if (stored.position?.pruned?.operationId === incoming.operationId) {
             return { answer: answerOf(incoming, "replay"), commit: null }
@@ -141,7 +146,7 @@ const make = (
           const transition = yield* decideTransition(incoming, before, request.expectedPrevious)
           return transition === "append" ? append(stored) : { answer: answerOf(incoming, "replay"), commit: null }
         }),
-      request.lease ?? null
+      isWritten ? null : (request.lease ?? null)
     )
     if (answer.appended) readDocument.remember(place, snapshot, incoming.canonical)
     return answer

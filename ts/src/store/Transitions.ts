@@ -54,6 +54,24 @@ export const journalAt = Effect.fnUntraced(function* (
   return { journal: found.journal, operation_id: found.operationId, seq: found.seq }
 })
 
+/**
+ * Whether a journal was put in place at some time since then. Told from its transition, so that a journal that stands
+ * again after others is not taken for an older one of the same content.
+ */
+export const stoodSince = (
+  driver: Driver["Service"],
+  read: Reader,
+  place: Place,
+  operationId: string,
+  since: number
+): Effect.Effect<boolean, CoreError> =>
+  collect(driver, read, place, Number.POSITIVE_INFINITY, (transition) =>
+    transition.operationId === operationId && Date.parse(transition.at) >= since ? transition : null
+  ).pipe(
+    Effect.map((found) => found.length > 0),
+    Effect.catchTag("JournalNotFound", () => Effect.succeed(false))
+  )
+
 /** A page of transitions, without their journals. */
 export const historyOf = Effect.fnUntraced(function* (
   driver: Driver["Service"],

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../src/contract/Json.ts"
 import { operationId } from "../../src/journal/OperationId.ts"
 import type { Driver } from "../../src/store/Driver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
-import { AGENT, fresh, GOAL, kindOf, pathOf, settledTurn, wholeTurn } from "./Turns.ts"
+import { AGENT, fresh, GOAL, kindOf, pathOf, plainTurn, settledTurn, wholeTurn } from "./Turns.ts"
 
 const ID = { turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" }
 
@@ -142,6 +142,28 @@ export const historySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>): 
       assert.deepStrictEqual(yield* pruned({ keep: 1, dryRun: true }), ["a-over"])
       assert.deepStrictEqual(yield* pruned({ goalId: "other" }), [])
       assert.deepStrictEqual(yield* pruned({}), ["a-over", "d-over"])
+    })
+  )
+
+  it.effect("takes a write that is tried again for what it is: written once, whatever followed", () =>
+    Effect.gen(function* () {
+      const { store, root } = yield* fresh
+      const path = pathOf(root, "turn-1")
+      const [mine, others] = ["mine", "others"].map((mark) => plainTurn("turn-1", "in_progress", [], { mark }))
+      if (mine === undefined || others === undefined) return assert.fail()
+      const since = Date.now()
+      assert.isTrue((yield* store.write({ path, journal: mine, retrySince: since })).appended, "it never stood")
+      assert.isTrue((yield* store.write({ path, journal: mine, retrySince: since })).replayed, "it stands")
+      yield* store.write({ path, journal: others })
+      for (const follows of [{}, { expectedPrevious: null }]) {
+        const answer = yield* store.write({ path, journal: mine, retrySince: since, ...follows })
+        assert.deepStrictEqual([answer.appended, answer.replayed], [false, true], "it stood")
+      }
+      assert.strictEqual((yield* store.read({ path })).operation_id, operationId(others))
+      const { at } = (yield* store.history({ path })).transitions[0] ?? assert.fail()
+      const later = { path, journal: mine, retrySince: Date.parse(at) + 1 }
+      assert.isTrue((yield* store.write(later)).appended, "what stood before that call is another write")
+      assert.lengthOf((yield* store.history({ path })).transitions, 3)
     })
   )
 
