@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import InvalidJournalError, JournalCorruptError, ReplayDivergenceError
-from . import approvals, lineage, steps, transfer
+from . import approvals, batch, lineage, steps, transfer
+from .batch import APPEND, MAX_SEQ
 from .connection import MEMORY, Durability
 from .database import Database
 from .events import KINDS, RUNNING, TERMINAL_STATUSES, JournalEvent, RunMeta
@@ -25,19 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunJournal"]
 
-_UPSERT = (
-    "INSERT INTO journal (run_id, seq, kind, payload, created_at) VALUES {rows} "
-    "ON CONFLICT (run_id, seq, kind) DO UPDATE SET payload = excluded.payload, created_at = excluded.created_at"
-)
-_ROW = "(?, ?, ?, ?, ?)"
-_APPEND = _UPSERT.format(rows=_ROW)
-#: Rows of one statement: SQLite takes many in one at less than half of the price of one at a time.
-_BATCH = 200
-_APPEND_BATCH = _UPSERT.format(rows=", ".join([_ROW] * _BATCH))
 # Payloads are read as bytes, which is what the decoder takes.
 _EVENTS = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
 _INDEX = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, rowid"
-_MAX_SEQ = 2**63 - 1
 
 OPEN_RUN = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
@@ -188,7 +178,7 @@ class RunJournal:
             InvalidJournalError: An unknown kind, a number that is none, or a payload that cannot be stored exactly; it
                 is a `ValueError`, and nothing is changed.
         """
-        self._database.write(_APPEND, self._row(event))
+        self._database.write(APPEND, self._row(event))
 
     def append_many(self, events: Iterable[JournalEvent]) -> None:
         """Stores events, all or none.
@@ -196,12 +186,13 @@ class RunJournal:
         Raises:
             InvalidJournalError: As `append`, for any of them.
         """
-        rows = list(map(self._row, events))
-        whole = len(rows) - len(rows) % _BATCH
+        listed = list(events)
+        columns = None if self._redact is not None else batch.columns(listed)
+        if columns is None:
+            rows = list(map(self._row, listed))
+            columns = [[row[at] for row in rows] for at in range(5)]
         with self._database.transaction() as cursor:
-            for at in range(0, whole, _BATCH):
-                cursor.execute(_APPEND_BATCH, list(chain.from_iterable(rows[at : at + _BATCH])))
-            cursor.executemany(_APPEND, rows[whole:])
+            batch.insert(cursor, *columns)
 
     def events(self, run_id: str) -> list[JournalEvent]:
         """A run's events by number, those of one step in the order in which they were first stored.
@@ -406,11 +397,11 @@ class RunJournal:
 
     def _row(self, event: JournalEvent) -> tuple[str, int, str, str, float]:
         run_id, seq, kind = event.run_id, event.seq, event.kind
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             raise InvalidJournalError(
                 f"The event kind {kind!r:.80} is unknown; use one of {sorted(KINDS)}.", kind="invalid_request"
             )
-        if type(seq) is not int or not 0 <= seq <= _MAX_SEQ:
+        if type(seq) is not int or not 0 <= seq <= MAX_SEQ:
             raise InvalidJournalError(f"A step's number is an integer from 0, not {seq!r:.80}.", kind="invalid_request")
         if type(run_id) is not str or not run_id:
             check_run_id(run_id)

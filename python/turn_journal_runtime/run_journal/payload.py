@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,17 @@ import rfc8785
 
 from ..errors import InvalidJournalError
 
-__all__ = ["MAX_DEPTH", "DamagedPayload", "canonical", "decode", "differing_fields", "digest", "encode", "same"]
+__all__ = [
+    "MAX_DEPTH",
+    "DamagedPayload",
+    "canonical",
+    "decode",
+    "differing_fields",
+    "digest",
+    "encode",
+    "encode_all",
+    "same",
+]
 
 #: How deep the values of a payload may nest.
 MAX_DEPTH: Final = 128
@@ -48,6 +59,28 @@ def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH) -> bytes:
     if not isinstance(payload, Mapping):
         raise _refused("$", "not_json", f"a payload is a mapping, not a {type(payload).__name__}")
     return orjson.dumps(_exact(payload, "$", levels, ()))
+
+
+def encode_all(payloads: list[Any]) -> list[str]:
+    """`encode` of many payloads, as text.
+
+    Raises:
+        InvalidJournalError: As `encode`, for the first one that cannot be stored.
+    """
+    try:
+        # marshal is C and takes the built-in types alone: what it and orjson both take is what `_are_plain` looks for,
+        # but for NaN, which orjson writes as null, and for the depth.
+        marshal.dumps(payloads)
+        texts = [orjson.dumps(payload).decode() for payload in payloads]
+    except (TypeError, ValueError):
+        return [encode(payload).decode() for payload in payloads]
+    if not {dict}.issuperset(map(type, payloads)):
+        return [encode(payload).decode() for payload in payloads]
+    if max(map(len, texts), default=0) > 2 * MAX_DEPTH or "null" in "".join(texts):
+        for at, text in enumerate(texts):
+            if "null" in text or text.count("{") + text.count("[") > MAX_DEPTH:
+                texts[at] = encode(payloads[at]).decode()
+    return texts
 
 
 def decode(stored: bytes) -> Any:

@@ -1,0 +1,123 @@
+"""Many events at once are stored as each of them alone would be. run-journal.md, section 1."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turn_journal_runtime.errors import InvalidJournalError
+from turn_journal_runtime.run_journal import (
+    KIND_ITERATION,
+    KIND_TOOL_CALL,
+    KIND_TOOL_RESULT,
+    JournalEvent,
+    RunJournal,
+)
+from turn_journal_runtime.run_journal.payload import MAX_DEPTH, encode, encode_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Word(str):
+    __slots__ = ()
+
+
+class Table(dict[str, Any]):
+    pass
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+plain = [None, True, 0, 1, -1, 2**63, 2**64, 10**40, 0.5, 1e300, float("nan"), float("-inf"), "", "null", "ü€😀"]
+not_json = [b"raw", {3}, 1j, Colour.RED, Word("w"), Table(a=1), uuid.UUID(int=1), datetime.date(2024, 1, 2), (1, (2,))]
+deep_or_wrong = [*map(nested, range(MAX_DEPTH - 1, MAX_DEPTH + 2)), "x" * 300, [[]] * 200, {1: "a key"}, "\ud83d", len]
+leaves = st.sampled_from([*plain, *not_json, *deep_or_wrong])
+objects = st.dictionaries(st.text(max_size=3), st.recursive(leaves, lambda inner: st.lists(inner, max_size=3)))
+
+
+@given(st.lists(objects | leaves, max_size=6))
+def test_payloads_are_written_together_as_each_is_alone(given_payloads: list[Any]) -> None:
+    alone: list[str] | None = None
+    with suppress(InvalidJournalError):
+        alone = [encode(payload).decode() for payload in given_payloads]
+    if alone is None:
+        with pytest.raises(InvalidJournalError):
+            encode_all(given_payloads)
+    else:
+        assert encode_all(given_payloads) == alone
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[RunJournal]:
+    with RunJournal(tmp_path / "journal.db") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("count", [0, 1, 249, 250, 251, 600])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_batches_of_any_size_and_of_several_runs_are_stored_whole(journal: RunJournal, count: int, runs: int) -> None:
+    events = [JournalEvent(f"r{n % runs}", n, KIND_ITERATION, {"index": n}, float(n)) for n in range(count)]
+    journal.append_many(iter(events))
+    for run in range(runs):
+        assert journal.events(f"r{run}") == events[run::runs]
+
+
+def test_the_order_within_a_step_and_the_last_payload_are_kept(journal: RunJournal) -> None:
+    steps = [
+        JournalEvent("r", seq, kind, {"n": n, "seq": seq})
+        for seq in range(200)
+        for n, kind in enumerate((KIND_TOOL_RESULT, KIND_TOOL_CALL, KIND_TOOL_RESULT))
+    ]
+    journal.append_many(steps)
+    assert [(event.seq, event.kind, event.payload["n"]) for event in journal.events("r")] == [
+        (seq, kind, n) for seq in range(200) for kind, n in ((KIND_TOOL_RESULT, 2), (KIND_TOOL_CALL, 1))
+    ]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        JournalEvent("r", 300, "thought", {}),
+        JournalEvent("r", 300, ["tool_call"], {}),  # type: ignore[arg-type]
+        JournalEvent("r", -1, KIND_TOOL_CALL, {}),
+        JournalEvent("r", 2**63, KIND_TOOL_CALL, {}),
+        JournalEvent("r", True, KIND_TOOL_CALL, {}),
+        JournalEvent("", 300, KIND_TOOL_CALL, {}),
+        JournalEvent(7, 300, KIND_TOOL_CALL, {}),  # type: ignore[arg-type]
+        JournalEvent("r", 300, KIND_TOOL_CALL, []),  # type: ignore[arg-type]
+        JournalEvent("r", 300, KIND_TOOL_CALL, {1: 2}),  # type: ignore[dict-item]
+    ],
+    ids=repr,
+)
+def test_one_event_that_cannot_be_stored_keeps_out_all(journal: RunJournal, event: JournalEvent) -> None:
+    events = [JournalEvent("r", n, KIND_TOOL_CALL, {}) for n in range(300)]
+    for at in (0, 150, 300):
+        with pytest.raises(InvalidJournalError):
+            journal.append_many([*events[:at], event, *events[at:]])
+    with pytest.raises(InvalidJournalError):
+        journal.append(event)
+    assert journal.events("r") == []
+
+
+def test_what_is_not_to_be_kept_is_taken_out_of_each(tmp_path: Path) -> None:
+    with RunJournal(tmp_path / "journal.db", redact=lambda payload: payload | {"token": "…"}) as journal:
+        journal.append_many([JournalEvent("r", n, KIND_TOOL_CALL, {"token": "secret", "n": n}) for n in range(300)])
+        assert [event.payload for event in journal.events("r")] == [{"token": "…", "n": n} for n in range(300)]
