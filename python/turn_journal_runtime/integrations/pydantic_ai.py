@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import ModelRetry, ToolRetryError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
 from pydantic_core import to_jsonable_python
 
@@ -33,8 +33,17 @@ _SHOWN: Final = ("kind", "parts", "instructions")
 #: What of a part differs between two drives of one run.
 _VOLATILE: Final = frozenset({"timestamp", "metadata"})
 
-#: Marks a tool's wish that the model tries again, which is an outcome like any other.
-_RETRY: Final = "pydantic_ai_model_retry"
+#: What a tool says by raising: an outcome like any other, recorded under this key. Which there are, varies by version.
+_RAISED: Final = "pydantic_ai_raised"
+_SIGNALS: Final[dict[str, type[Exception]]] = {
+    name: getattr(exceptions, name)
+    for name in ("ModelRetry", "ToolFailed", "CallDeferred", "ApprovalRequired")
+    if hasattr(exceptions, name)
+}
+#: The framework's own form of `ToolFailed`, where it has one.
+_FAILED: Final[tuple[type[Exception], ...]] = tuple(
+    getattr(exceptions, name) for name in ("ToolFailedError",) if hasattr(exceptions, name)
+)
 
 
 @dataclass
@@ -48,9 +57,10 @@ class JournalCapability(AbstractCapability[Any]):
         readbacks: By tool, what finds out with the idempotency key whether its effect happened: answers
             `Committed(result)`, `Absent()` or `Unknown()`.
 
-    A tool's result comes back as JSON, in the first run as in the replay. A tool's `ModelRetry` is an outcome and is
-    replayed as such. Streamed runs and tools that defer (`CallDeferred`, `ApprovalRequired`) are not recorded: ask with
-    `run.approval` instead.
+    A tool's result comes back as JSON, in the first run as in the replay. What a tool says by raising (`ModelRetry`,
+    `ToolFailed`, `CallDeferred`, `ApprovalRequired`) is an outcome and is replayed as such. A streamed response is
+    recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked for again. Calls that
+    the model makes side by side are numbered as they begin.
 
     Specified in run-journal.md, section 4.
     """
@@ -63,8 +73,6 @@ class JournalCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
         """A model request as a recorded step."""
-        if request_context.streaming:
-            return await handler(request_context)
 
         async def ask() -> Any:
             return ModelMessagesTypeAdapter.dump_python([await handler(request_context)], mode="json")[0]
@@ -95,10 +103,12 @@ class JournalCapability(AbstractCapability[Any]):
         async def execute(**_: Any) -> Any:
             try:
                 return to_jsonable_python(await handler(args))
-            except ToolRetryError as retry:
-                return {_RETRY: str(retry.tool_retry.content)}
-            except ModelRetry as retry:
-                return {_RETRY: retry.message}
+            except exceptions.ToolRetryError as retry:
+                return {_RAISED: "ModelRetry", "with": {"message": str(retry.tool_retry.content)}}
+            except _FAILED as failed:
+                return {_RAISED: "ToolFailed", "with": {"message": str(failed)}}
+            except tuple(_SIGNALS.values()) as signal:
+                return {_RAISED: type(signal).__name__, "with": to_jsonable_python(vars(signal))}
 
         declared = (tool_def.metadata or {}).get("restart_safe") is True
         outcome = await self.run.tool(
@@ -109,8 +119,8 @@ class JournalCapability(AbstractCapability[Any]):
             readback=self.readbacks.get(tool_def.name),
             label=call.tool_call_id,
         )
-        if isinstance(outcome, dict) and outcome.keys() == {_RETRY}:
-            raise ModelRetry(outcome[_RETRY])
+        if isinstance(outcome, dict) and outcome.keys() == {_RAISED, "with"}:
+            raise _SIGNALS[outcome[_RAISED]](**outcome["with"])
         return outcome
 
 

@@ -63,8 +63,8 @@ def recorded_failure(error_type: str, message: str, run_id: str, seq: int) -> Re
         try:
             kind = type(RecordedToolError.__name__, (RecordedToolError, original), body)
             error: RecordedToolError = kind(message, details=details)
-        except TypeError:
-            pass  # a type that wants other arguments, or cannot be combined
+        except Exception:  # noqa: S110 - a type that wants other arguments, or cannot be combined: it says so in any way
+            pass
         else:
             return error
     return RecordedToolError(message, details=details)

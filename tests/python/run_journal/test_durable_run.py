@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from tests.python.run_journal.conftest import Address
+
 T = TypeVar("T")
 
 
@@ -48,9 +50,9 @@ def form(request: pytest.FixtureRequest) -> Form:
 
 
 @pytest.fixture(params=["process", "power"])
-def any_journal(request: pytest.FixtureRequest, path: Path) -> Iterator[RunJournal]:
+def any_journal(request: pytest.FixtureRequest, address: Address) -> Iterator[RunJournal]:
     """For what the async form does in another thread when a write is a flush."""
-    with RunJournal(path, durability=request.param) as journal:
+    with RunJournal(address, durability=request.param) as journal:
         yield journal
 
 
@@ -521,13 +523,21 @@ class NeedsMore(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def test_a_failure_whose_type_cannot_be_made_again_keeps_its_name(form: Form, journal: RunJournal) -> None:
+class Reads(Exception):
+    def __init__(self, told: bytes) -> None:
+        super().__init__(told.decode())
+
+
+@pytest.mark.parametrize("error", [NeedsMore(1, 2), Reads(b"1 and 2")], ids=lambda error: type(error).__name__)
+def test_a_failure_whose_type_cannot_be_made_again_keeps_its_name(
+    form: Form, journal: RunJournal, error: Exception
+) -> None:
     async def loop(run: Any) -> None:
-        with pytest.raises((NeedsMore, RecordedToolError)) as caught:
-            await run.tool("t", {}, Tool(error=NeedsMore(1, 2)))
+        with pytest.raises((type(error), RecordedToolError)) as caught:
+            await run.tool("t", {}, Tool(error=error))
         assert str(caught.value) == "1 and 2"
         if isinstance(caught.value, RecordedToolError):
-            assert caught.value.details["error_type"].endswith("NeedsMore")
+            assert caught.value.details["error_type"].endswith(type(error).__name__)
         await run.iteration(0)
 
     interrupt(form, journal, "r", loop)
