@@ -1,7 +1,8 @@
-// Builds the one-file core, the TypeScript library beside it, and the copy the Python package carries.
+// Builds the core, the TypeScript library beside it, and the copy the Python package carries. What speaks to databases
+// is a part of its own, which the core loads when it is asked for one.
 import { execFileSync } from "node:child_process"
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
 import { digestOfSchemas } from "./src/Build.ts"
@@ -13,9 +14,12 @@ const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 
 const { metafile } = await build({
   absWorkingDir: root,
-  entryPoints: ["ts/src/main.ts"],
-  outfile: "dist/core.mjs",
+  entryPoints: { core: "ts/src/main.ts" },
+  outdir: "dist/new",
+  outExtension: { ".js": ".mjs" },
+  chunkNames: "core-[hash]",
   bundle: true,
+  splitting: true,
   minify: true,
   metafile: true,
   platform: "node",
@@ -32,18 +36,28 @@ const { metafile } = await build({
 // What the bundle is made of: `npx esbuild --analyze` reads it.
 writeFileSync(join(root, "dist", "core.meta.json"), JSON.stringify(metafile))
 
-// Renamed into place, so that whoever runs the core meanwhile sees the old one or the new one.
 const put = (source, target) => {
   copyFileSync(source, `${target}.new`)
   renameSync(`${target}.new`, target)
 }
+const removeBut = (folder, names, isOurs) => {
+  for (const name of readdirSync(folder)) if (isOurs(name) && !names.includes(name)) rmSync(join(folder, name))
+}
+
+// Renamed into place, the entry last, so that whoever starts the core meanwhile has the old one or the new one.
+const built = join(root, "dist", "new")
+const parts = Object.keys(metafile.outputs)
+  .map((path) => basename(path))
+  .sort((left, right) => Number(left === "core.mjs") - Number(right === "core.mjs"))
 const names = readdirSync(schemas).filter((name) => name.endsWith(".json"))
 mkdirSync(join(embedded, "schemas"), { recursive: true })
-put(join(root, "dist", "core.mjs"), join(embedded, "core.mjs"))
-for (const name of names) put(join(schemas, name), join(embedded, "schemas", name))
-for (const name of readdirSync(join(embedded, "schemas"))) {
-  if (!names.includes(name)) rmSync(join(embedded, "schemas", name))
+for (const folder of [join(root, "dist"), embedded]) {
+  for (const part of parts) put(join(built, part), join(folder, part))
+  removeBut(folder, parts, (name) => /^core.*\.mjs$/.test(name))
 }
+rmSync(built, { recursive: true })
+for (const name of names) put(join(schemas, name), join(embedded, "schemas", name))
+removeBut(join(embedded, "schemas"), names, () => true)
 
 execFileSync(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"], {
   cwd: root,

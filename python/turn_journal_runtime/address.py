@@ -1,4 +1,4 @@
-"""Where a turn lives on disk: turn-journal.md, section 1.
+"""Where a turn lives, on disk or in a database: turn-journal.md, section 1.
 
 The core holds the same rules and refuses what gets past these; the contract cases of addresses run against both.
 """
@@ -9,6 +9,7 @@ import os
 import re
 import unicodedata
 from pathlib import Path
+from typing import Final, overload
 
 from .errors import InvalidJournalError
 
@@ -20,16 +21,34 @@ _MAX_GOAL_ID_BYTES = 200
 _WHITE_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
-def turn_journal_path(runtime_root: str | os.PathLike[str], *, goal_id: str, turn_key: str) -> Path:
+#: How the URL of a database begins. Nothing else that is taken for a root does.
+_DATABASES: Final = ("postgresql://", "postgres://")
+
+
+def is_database(runtime_root: str | os.PathLike[str]) -> bool:
+    """Whether a root, or a path under one, is in a database."""
+    return isinstance(runtime_root, str) and runtime_root.startswith(_DATABASES)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A root, or a path under one, as the core takes it: absolute, or the URL of a database as it is."""
+    return path if isinstance(path, str) and is_database(path) else os.path.abspath(path)
+
+
+@overload
+def turn_journal_path(runtime_root: os.PathLike[str], *, goal_id: str, turn_key: str) -> Path: ...
+@overload
+def turn_journal_path(runtime_root: str | os.PathLike[str], *, goal_id: str, turn_key: str) -> Path | str: ...
+def turn_journal_path(runtime_root: str | os.PathLike[str], *, goal_id: str, turn_key: str) -> Path | str:
     """The path of a turn's journal; nothing is read or created.
 
     Args:
-        runtime_root: The folder that holds all turns.
+        runtime_root: The folder that holds all turns, or the URL of a database, `postgresql://…`.
         goal_id: One path segment of at most 200 UTF-8 bytes.
         turn_key: `sha256:` and 64 lower-case hex digits, or up to 128 letters, digits, `.`, `_` and `-`.
 
     Returns:
-        `<runtime_root>/goals/<goal_id>/turns/<name>.json`, absolute.
+        `<runtime_root>/goals/<goal_id>/turns/<name>.json`, absolute; for a database, `<URL>#goals/…` as text.
 
     Raises:
         InvalidJournalError: `invalid_request`, when goal or key cannot name a turn.
@@ -42,7 +61,8 @@ def turn_journal_path(runtime_root: str | os.PathLike[str], *, goal_id: str, tur
             kind="invalid_request",
             details={"field": "goal_id"},
         )
-    return Path(os.path.abspath(runtime_root)) / "goals" / goal_id / "turns" / f"{_name_of(turn_key)}.json"
+    within = f"goals/{goal_id}/turns/{_name_of(turn_key)}.json"
+    return f"{runtime_root}#{within}" if is_database(runtime_root) else Path(os.path.abspath(runtime_root), within)
 
 
 def _is_goal_id(goal_id: str) -> bool:

@@ -203,6 +203,36 @@ class PrunedTurn(TypedDict):
     operation_id: str | None
 
 
+class MigrateResult(TypedDict):
+    """What was done to the tables of a database, and the version that they have now."""
+
+    version: int
+    applied: list[str]
+
+
+class HeldLease(TypedDict):
+    """A lease of a turn in a database: its fencing number, and when it ends by the database's clock."""
+
+    number: int
+    expires_at: str
+
+
+class ReleaseLeaseResult(TypedDict):
+    """Whether the lease was still held."""
+
+    released: bool
+
+
+class LeaseHolder(TypedDict):
+    """Who drives a turn in a database, by what it has said of itself."""
+
+    number: int | None
+    holder: dict[str, Any] | None
+    since: str | None
+    expires_at: str | None
+    remaining_ms: int
+
+
 class RepairResult(TypedDict):
     """What a repair would do, or did."""
 

@@ -8,6 +8,7 @@
     │   └── SessionNotFoundError (KeyError)  no such conversation, or a closed one
     ├── JournalCorruptError                what is stored is damaged; it was left as it is
     ├── JournalStoreError                  the store refused: permission, full disk, a file system without locks
+    │   └── StoreUnavailableError          the database does not answer; the same call may be made again
     ├── TurnBusyError                      somebody else drives the turn or the run
     ├── UncertainEffectError               a tool may have run; somebody has to say what became of it
     ├── ReplayDivergenceError (RuntimeError)  a replayed step is not the recorded one; nothing was run or changed
@@ -46,6 +47,7 @@ __all__ = [
     "RuntimeCrashedError",
     "RuntimeTimeoutError",
     "RuntimeUnavailableError",
+    "StoreUnavailableError",
     "TurnBusyError",
     "TurnJournalError",
     "TurnSuspended",
@@ -121,6 +123,14 @@ class JournalStoreError(TurnJournalError):
     """The store itself refused: a permission, a full disk, a file system that cannot hold locks."""
 
     default_kind = "store_io_failed"
+
+
+class StoreUnavailableError(JournalStoreError):
+    """The database did not answer in time. With kind `store_outcome_unknown` it was lost while it committed: the same
+    call finds out what became of it, and does nothing twice."""
+
+    default_kind = "store_unavailable"
+    is_retryable = True
 
 
 class TurnBusyError(TurnJournalError):

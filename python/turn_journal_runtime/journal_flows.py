@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
-import os
 from typing import TYPE_CHECKING, Any, Final
 
+from .address import absolute
 from .flow import Call, Flow
 from .session_recovery import SessionBindingResolver, assessment_flow
 
 if TYPE_CHECKING:
+    import os
+
     from .documents import Inspection, Journal, RecoveryCheck, StoredJournal, WriteResult
 
 
@@ -58,7 +60,7 @@ def write(
     lease: int | None = None,
 ) -> Flow[WriteResult]:
     params: dict[str, Any] = {
-        "path": os.path.abspath(path),
+        "path": absolute(path),
         "journal": journal,
         "expected_effect_id": expected_effect_id,
     }
@@ -71,7 +73,7 @@ def write(
 
 
 def read(path: str | os.PathLike[str], at: int | None = None) -> Flow[StoredJournal]:
-    stored: StoredJournal = yield Call("turn_journal.read", {"path": os.path.abspath(path), "at": at})
+    stored: StoredJournal = yield Call("turn_journal.read", {"path": absolute(path), "at": at})
     return stored
 
 
@@ -93,7 +95,7 @@ def inspect(
     inspection: Inspection = yield Call(
         "turn_journal.inspect_stored",
         {
-            "runtime_root": os.path.abspath(runtime_root),
+            "runtime_root": absolute(runtime_root),
             "goal_id": goal_id,
             "agent_id": agent_id,
             "turn_key": turn_key,

@@ -43,13 +43,15 @@ class Settings(NamedTuple):
     max_depth: int = 128
     #: The most calls that may be open at a time; a caller with one more waits for room.
     max_queued: int = 100_000
-    #: The connections to PostgreSQL that a run journal keeps open.
+    #: The connections that are kept open to a PostgreSQL database; the store and a run journal have each their own.
     postgres_min_connections: int = 1
-    #: The most connections to PostgreSQL that a run journal opens; a write with one more waits for room.
+    #: The most connections that are opened to a PostgreSQL database; a call with one more waits for room.
     postgres_max_connections: int = 10
-    #: Seconds for which a call of a run journal tries to reach PostgreSQL before it fails.
-    postgres_timeout: float = 30.0
-    #: Seconds after which a driver of a run in PostgreSQL that says nothing counts as dead; it speaks three times as often.
+    #: Seconds for which a call tries to reach PostgreSQL before it fails, and that a statement of the store may take.
+    postgres_timeout: float = 10.0
+    #: Seconds after which a driver of a turn in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
+    turn_lease: float = 30.0
+    #: Seconds after which a driver of a run in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
     run_lease: float = 30.0
 
     def variables(self) -> dict[str, str]:

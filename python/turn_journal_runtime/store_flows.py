@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .address import absolute
 from .flow import Call, Flow
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Generator
 
     from .documents import PrunedTurn, RepairResult, TurnHead, TurnTransition, VerifiedTurn, VerifyReport
@@ -53,7 +54,7 @@ def heads(runtime_root: str | os.PathLike[str], goal_id: str | None) -> Listing:
 
 
 def history(path: str | os.PathLike[str]) -> Flow[list[TurnTransition]]:
-    return (yield from each(Listing("turn_journal.history", "transitions", {"path": os.path.abspath(path)})))
+    return (yield from each(Listing("turn_journal.history", "transitions", {"path": absolute(path)})))
 
 
 def find_settlement(
@@ -120,9 +121,9 @@ def prune(
 
 
 def repair(path: str | os.PathLike[str], plan: str | None) -> Flow[RepairResult]:
-    result: RepairResult = yield Call("turn_journal.repair", {"path": os.path.abspath(path), "plan": plan})
+    result: RepairResult = yield Call("turn_journal.repair", {"path": absolute(path), "plan": plan})
     return result
 
 
 def _where(runtime_root: str | os.PathLike[str], goal_id: str | None) -> dict[str, Any]:
-    return {"runtime_root": os.path.abspath(runtime_root), "goal_id": goal_id}
+    return {"runtime_root": absolute(runtime_root), "goal_id": goal_id}

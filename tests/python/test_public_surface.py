@@ -63,6 +63,7 @@ ROOT = {
     "SessionBindingResolver",
     "SessionNotFoundError",
     "SessionStore",
+    "StoreUnavailableError",
     "SubmittedTurn",
     "SubprocessHost",
     "TURN_JOURNAL_INSPECTION_SCHEMA_VERSION",

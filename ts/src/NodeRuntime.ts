@@ -8,13 +8,17 @@ import { Limits } from "./rpc/Limits.ts"
 import { methods } from "./rpc/Methods.ts"
 import * as Server from "./rpc/Server.ts"
 import * as StdioWire from "./rpc/StdioWire.ts"
+import { Databases } from "./store/Databases.ts"
 import * as FileDriver from "./store/FileDriver.ts"
 import { JournalStore } from "./store/JournalStore.ts"
 
-/** The store of turn journals in files, with the limits of the environment. */
+/** The store of turn journals in files and databases, with the limits of the environment. */
 export const layerStore = Layer.unwrap(
   Effect.map(Limits, ({ journalBytes, depth }) =>
-    Layer.provide(JournalStore.layer({ journalBytes, depth }), FileDriver.layer())
+    JournalStore.layer({ journalBytes, depth }).pipe(
+      Layer.provideMerge(Databases.layer),
+      Layer.provide(FileDriver.layer())
+    )
   )
 )
 

@@ -1,5 +1,5 @@
 /**
- * The commands of the core: `serve`, and one call at a time of `inspect`, `write` and `read`.
+ * The commands of the core: `serve`, and one call at a time of `inspect`, `write`, `read` and `migrate`.
  *
  * A result is JSON on standard output; an error is the protocol's error object on standard error.
  */
@@ -16,11 +16,14 @@ import { type CoreError, ERRORS } from "./contract/Errors.ts"
 import * as Json from "./contract/Json.ts"
 import * as NodeRuntime from "./NodeRuntime.ts"
 import type { Core } from "./rpc/Core.ts"
+import { migrate } from "./rpc/DatabaseMethods.ts"
 import { type Call, type ErrorObject, protocolError } from "./rpc/JsonRpc.ts"
 import { Limits } from "./rpc/Limits.ts"
 import { errorObject, InvalidParams, type Method, notStrict } from "./rpc/Method.ts"
 import { inspectStored, read, write } from "./rpc/Methods.ts"
+import type { Databases } from "./store/Databases.ts"
 import type { JournalStore } from "./store/JournalStore.ts"
+import { isDatabase } from "./store/Place.ts"
 
 /** The exit codes, as the command line of the package has them. */
 const EXIT = { done: 0, refused: 1, usage: 2, notFound: 3, damaged: 4 } as const
@@ -34,7 +37,7 @@ interface Command {
   readonly about: string
   readonly options: NonNullable<ParseArgsConfig["options"]>
   readonly required: ReadonlyArray<string>
-  readonly method: Method<Core | Limits | JournalStore>
+  readonly method: Method<Core | Databases | JournalStore | Limits>
   readonly params: (values: Values) => Json.JsonObject
 }
 
@@ -43,7 +46,7 @@ const flag = { type: "boolean" } as const
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   inspect: {
-    about: "--root DIR --goal G --agent A --turn-key K [--retry-failed]",
+    about: "--root DIR|URL --goal G --agent A --turn-key K [--retry-failed]",
     options: { root: text, goal: text, agent: text, "turn-key": text, "retry-failed": flag },
     required: ["root", "goal", "agent", "turn-key"],
     method: inspectStored,
@@ -77,11 +80,21 @@ const COMMANDS: Readonly<Record<string, Command>> = {
       path: pathIn(values, "path"),
       ...(values["at"] === undefined ? {} : { at: Number(values["at"]) })
     })
+  },
+  migrate: {
+    about: "--root URL",
+    options: { root: text },
+    required: ["root"],
+    method: migrate,
+    params: (values) => ({ runtime_root: pathIn(values, "root") })
   }
 }
 
 const textIn = (values: Values, name: string): string => String(values[name] ?? "")
-const pathIn = (values: Values, name: string): string => resolve(textIn(values, name))
+const pathIn = (values: Values, name: string): string => {
+  const given = textIn(values, name)
+  return isDatabase(given) ? given : resolve(given)
+}
 const previousIn = (values: Values): string | null =>
   values["expected-previous"] === "none" ? null : textIn(values, "expected-previous")
 

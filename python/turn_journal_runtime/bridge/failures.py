@@ -14,6 +14,7 @@ from ..errors import (
     RuntimeCrashedError,
     RuntimeTimeoutError,
     RuntimeUnavailableError,
+    StoreUnavailableError,
     TurnBusyError,
     TurnJournalError,
 )
@@ -30,6 +31,7 @@ ERROR_CLASSES: Final[dict[str, type[TurnJournalError]]] = {
     "JournalNotFound": JournalNotFoundError,
     "JournalCorrupt": JournalCorruptError,
     "StoreFailure": JournalStoreError,
+    "StoreUnavailable": StoreUnavailableError,
     "TurnBusy": TurnBusyError,
     "InvalidParams": InvalidJournalError,
     "ParseError": ProtocolError,

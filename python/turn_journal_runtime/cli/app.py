@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, doctor, history, listing, node, recovery, runs, turns, verification
+from . import demo, doctor, history, listing, node, recovery, runs, store, turns, verification
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -47,6 +47,10 @@ app.command(rich_help_panel="The store")(verification.verify)
 app.command(rich_help_panel="The store")(verification.heads)
 app.command(rich_help_panel="The store")(verification.repair)
 app.command(rich_help_panel="The store")(verification.prune)
+
+_store = typer.Typer(no_args_is_help=True, help="A store in a database.")
+_store.command()(store.migrate)
+app.add_typer(_store, name="store", rich_help_panel="The store")
 
 app.command(rich_help_panel="Runs")(runs.runs)
 app.command(rich_help_panel="Runs")(runs.settle)

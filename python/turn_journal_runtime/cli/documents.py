@@ -42,6 +42,7 @@ class _Core:
 
 Inspection: TypeAlias = Annotated[documents.Inspection, _Core("Inspection")]
 ListedTurn: TypeAlias = Annotated[documents.ListedTurn, _Core("ListedTurn")]
+MigrateResult: TypeAlias = Annotated[documents.MigrateResult, _Core("MigrateResult")]
 PrunedTurn: TypeAlias = Annotated[documents.PrunedTurn, _Core("PrunedTurn")]
 RecoverableTurn: TypeAlias = Annotated[documents.RecoverableJournal, _Core("RecoverableTurn")]
 RepairResult: TypeAlias = Annotated[documents.RepairResult, _Core("RepairResult")]
@@ -197,6 +198,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "heads": list[TurnHead],
     "repair": RepairResult,
     "prune": PruneOutcome,
+    "store-migrate": MigrateResult,
     "runs": list[RunSummary],
     "run show": RunRecord,
     "settle": Settled,

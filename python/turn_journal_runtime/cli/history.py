@@ -60,7 +60,7 @@ def history(
     return Report(transitions, [Rows(columns, rows, STATUS_STYLES)])
 
 
-def _differences(path: Path, transitions: Sequence[TurnTransition], turn: str) -> Report:
+def _differences(path: Path | str, transitions: Sequence[TurnTransition], turn: str) -> Report:
     document: list[TransitionChanges] = []
     blocks: list[Block] = []
     before: Any = None
@@ -78,7 +78,7 @@ def _differences(path: Path, transitions: Sequence[TurnTransition], turn: str) -
     return Report(document, blocks)
 
 
-def _journal_before(path: Path, seq: int) -> Any:
+def _journal_before(path: Path | str, seq: int) -> Any:
     return load_turn_journal(path, at=seq - 1)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeAli
 
 import typer
 
+from ..address import is_database
 from ..errors import (
     InvalidJournalError,
     JournalCorruptError,
@@ -39,8 +40,8 @@ RootOption: TypeAlias = Annotated[
         "--root",
         "-r",
         envvar=ROOT_VARIABLE,
-        help="Where the turns are: the folder that has `goals/`. Default: this folder, when it has one.",
-        metavar="DIR",
+        help="Where the turns are: the folder that has `goals/`, or postgresql://…. Default: this folder, if it does.",
+        metavar="DIR|URL",
     ),
 ]
 TurnArgument: TypeAlias = Annotated[
@@ -113,7 +114,7 @@ def root_of(root: str | None) -> str:
                 param_hint="--root",
             )
         return os.getcwd()
-    if not Path(root).is_dir():
+    if not is_database(root) and not Path(root).is_dir():
         raise JournalNotFoundError(
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )
@@ -127,20 +128,30 @@ def address_of(turn: str, root: str | None) -> TurnAddress:
         typer.BadParameter: It is neither.
     """
     path = Path(turn)
+    if is_database(turn):
+        turn_root, _, turn = turn.partition("#goals/")
+        goal_id, turns, name = turn.partition("/turns/")
+        if not turns or not name.endswith(".json"):
+            raise typer.BadParameter("A turn in a database is <URL>#goals/<goal>/turns/<name>.json.", param_hint="TURN")
+        return TurnAddress(turn_root, goal_id, _key_of(name.removesuffix(".json")))
     if turn.endswith(".json") and (path.exists() or turn.count("/") > 1):
         where = Path(os.path.abspath(turn)).parts
         if len(where) < 5 or where[-2] != "turns" or where[-4] != "goals":
             raise typer.BadParameter(
                 f"{turn} is not where a turn lives: <root>/goals/<goal>/turns/<name>.json.", param_hint="TURN"
             )
-        name = path.stem
-        is_hash = len(name) == 64 and all(character in "0123456789abcdef" for character in name)
-        return TurnAddress(str(Path(*where[:-4])), where[-3], f"sha256:{name}" if is_hash else name)
+        return TurnAddress(str(Path(*where[:-4])), where[-3], _key_of(path.stem))
     goal_id, slash, turn_key = turn.partition("/")
     if not slash or not goal_id or not turn_key:
         raise typer.BadParameter("Name a turn as GOAL/KEY, or by its journal's path.", param_hint="TURN")
     found = root_of(root)
     return TurnAddress(found, goal_id, _whole_key(found, goal_id, turn_key))
+
+
+def _key_of(name: str) -> str:
+    """The key that a journal's name stands for."""
+    is_hash = len(name) == 64 and all(character in "0123456789abcdef" for character in name)
+    return f"{_HASHED}{name}" if is_hash else name
 
 
 def short_key(turn_key: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
+from ..bridge import default_client
 from ..errors import TurnJournalError
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
@@ -191,6 +192,9 @@ def _failed(
 
 def _driver(runtime_root: str, turn: RecoverableJournal) -> str | None:
     path = turn_journal_path(runtime_root, goal_id=turn["goal_id"], turn_key=turn["turn_key"])
+    if isinstance(path, str):
+        held = default_client().call("turn_lease.holder", {"path": path})["remaining_ms"] > 0
+        return "left alone: the lease of its driver still holds" if held else None
     return "left alone: a living process drives it" if is_driven(path) else None
 
 

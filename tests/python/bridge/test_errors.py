@@ -20,6 +20,7 @@ TABLE: dict[str, tuple[str, bool, tuple[type, ...]]] = {
     "JournalNotFoundError": ("journal_not_found", False, ()),
     "JournalCorruptError": ("journal_corrupt", False, ()),
     "JournalStoreError": ("store_io_failed", False, ()),
+    "StoreUnavailableError": ("store_unavailable", True, (errors.JournalStoreError,)),
     "TurnBusyError": ("turn_busy", True, ()),
     "RuntimeUnavailableError": ("runtime_unavailable", False, ()),
     "RuntimeTimeoutError": ("runtime_timeout", False, ()),

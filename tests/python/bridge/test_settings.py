@@ -32,6 +32,11 @@ def test_every_setting_is_read_from_its_variable_and_given_on_as_it_was(monkeypa
         max_journal_bytes=3,
         max_depth=4,
         max_queued=5,
+        postgres_min_connections=2,
+        postgres_max_connections=6,
+        postgres_timeout=7.0,
+        turn_lease=8.0,
+        run_lease=9.0,
     )
     assert all(getattr(chosen, name) != getattr(Settings(), name) for name in Settings._fields)
     assert set(chosen.variables()) == {PREFIX + name.upper() for name in Settings._fields}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 from typer.testing import CliRunner
 
-_GROUPS: Final = {"run", "node"}
+_GROUPS: Final = {"run", "node", "store"}
 
 
 class Outcome(NamedTuple):

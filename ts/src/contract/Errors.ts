@@ -22,7 +22,17 @@ export const JOURNAL_CONFLICT_KINDS = [
 ] as const
 
 export const JOURNAL_CORRUPT_KINDS = ["journal_corrupt", "history_corrupt"] as const
-export const STORE_FAILURE_KINDS = ["store_io_failed", "store_full", "store_unsafe_path", "store_unsupported"] as const
+export const STORE_FAILURE_KINDS = [
+  "store_io_failed",
+  "store_full",
+  "store_unsafe_path",
+  "store_unsupported",
+  "store_denied",
+  "store_schema_missing",
+  "store_schema_older",
+  "store_schema_newer"
+] as const
+export const STORE_UNAVAILABLE_KINDS = ["store_unavailable", "store_outcome_unknown"] as const
 
 const Details = Schema.Record(Schema.String, Schema.Json)
 
@@ -68,7 +78,21 @@ export class StoreFailure extends Schema.TaggedError<StoreFailure>()("StoreFailu
   details: Details
 }) {}
 
-export type CoreError = InvalidJournal | JournalConflict | JournalNotFound | JournalCorrupt | TurnBusy | StoreFailure
+/** The database did not answer in time; the same call may succeed later, and does nothing twice. */
+export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
+  kind: Schema.Literals(STORE_UNAVAILABLE_KINDS),
+  message: Schema.String,
+  details: Details
+}) {}
+
+export type CoreError =
+  | InvalidJournal
+  | JournalConflict
+  | JournalNotFound
+  | JournalCorrupt
+  | TurnBusy
+  | StoreFailure
+  | StoreUnavailable
 
 /** One row per error class: its JSON-RPC code, its kinds, and whether the same call may succeed later unchanged. */
 export const ERRORS = [
@@ -77,7 +101,8 @@ export const ERRORS = [
   { tag: "JournalNotFound", code: -32003, retryable: false, kinds: ["journal_not_found"] },
   { tag: "JournalCorrupt", code: -32004, retryable: false, kinds: JOURNAL_CORRUPT_KINDS },
   { tag: "TurnBusy", code: -32005, retryable: true, kinds: ["turn_busy"] },
-  { tag: "StoreFailure", code: -32006, retryable: false, kinds: STORE_FAILURE_KINDS }
+  { tag: "StoreFailure", code: -32006, retryable: false, kinds: STORE_FAILURE_KINDS },
+  { tag: "StoreUnavailable", code: -32007, retryable: true, kinds: STORE_UNAVAILABLE_KINDS }
 ] as const satisfies ReadonlyArray<{
   readonly tag: CoreError["_tag"]
   readonly code: number

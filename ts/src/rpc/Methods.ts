@@ -17,8 +17,10 @@ import { Assessment, AssessParams } from "../contract/SessionRecovery.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { hostFailureRecord } from "../journal/RetryPolicy.ts"
 import { assessRetry } from "../session/RetryAssessment.ts"
+import type { Databases } from "../store/Databases.ts"
 import { JournalStore } from "../store/JournalStore.ts"
 import { Core } from "./Core.ts"
+import * as DatabaseMethods from "./DatabaseMethods.ts"
 import { Limits } from "./Limits.ts"
 import { type Method, make } from "./Method.ts"
 import * as StoreMethods from "./StoreMethods.ts"
@@ -96,7 +98,7 @@ export const hostFailure = make(
   (params) => Effect.succeed(hostFailureRecord(params.kind, params.attempt))
 )
 
-export const methods: ReadonlyArray<Method<Core | Limits | JournalStore>> = [
+export const methods: ReadonlyArray<Method<Core | Databases | JournalStore | Limits>> = [
   info,
   shutdown,
   inspectGiven,
@@ -111,6 +113,11 @@ export const methods: ReadonlyArray<Method<Core | Limits | JournalStore>> = [
   StoreMethods.heads,
   StoreMethods.prune,
   StoreMethods.repair,
+  DatabaseMethods.acquireLease,
+  DatabaseMethods.renewLease,
+  DatabaseMethods.releaseLease,
+  DatabaseMethods.leaseHolder,
+  DatabaseMethods.migrate,
   assess,
   hostFailure
 ]

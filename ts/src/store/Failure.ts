@@ -1,8 +1,8 @@
 /** What the operating system refused, as the store's own errors. */
 import * as Effect from "effect/Effect"
-import { JournalCorrupt, StoreFailure, TurnBusy } from "../contract/Errors.ts"
+import { JournalCorrupt, StoreFailure, type StoreUnavailable, TurnBusy } from "../contract/Errors.ts"
 
-export type StoreError = StoreFailure | JournalCorrupt | TurnBusy
+export type StoreError = StoreFailure | StoreUnavailable | JournalCorrupt | TurnBusy
 
 const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"])
 const UNSAFE: ReadonlySet<string> = new Set(["ELOOP", "ENOTDIR", "EISDIR", "ENXIO"])
@@ -71,6 +71,6 @@ export const refail = (error: unknown, doing: string, path: string): Effect.Effe
 export const unsupported = (path: string, fileSystem: string): StoreFailure =>
   new StoreFailure({
     kind: "store_unsupported",
-    message: `The runtime root is on ${fileSystem}, where locks do not hold between hosts: use a folder on a local disk.`,
+    message: `The runtime root is on ${fileSystem}, where locks do not hold between hosts: use a folder on a local disk, or a PostgreSQL database (postgresql://…).`,
     details: { path, file_system: fileSystem }
   })

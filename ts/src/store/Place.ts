@@ -5,9 +5,9 @@ import { InvalidJournal } from "../contract/Errors.ts"
 import { addressOfPath, segmentsOf, type TurnAddress } from "../journal/Address.ts"
 
 export interface Place {
-  /** The journal's own path: one name per turn, whatever the driver. */
+  /** The journal's own path: one name per turn, whatever the driver. Of a database, it may carry a password. */
   readonly path: string
-  /** The runtime root, where the path has the canonical layout. */
+  /** The runtime root: of a database always, of a folder where the path has the canonical layout. */
   readonly root: string | null
   /** The turn that the path names, where it has the canonical layout. */
   readonly address: TurnAddress | null
@@ -16,8 +16,18 @@ export interface Place {
 /** Segments of a canonical path under its root. */
 const DEPTH = 4
 
-/** The place that an absolute path names. */
+/** Stands between a database's URL and the path of a turn in it: no URL of PostgreSQL has a fragment. */
+const FRAGMENT = "#"
+
+/** Whether a root, or a path under one, is in a database. */
+export const isDatabase = (root: string): boolean => root.startsWith("postgresql://") || root.startsWith("postgres://")
+
+/** The path of a turn within its database. */
+export const withinDatabase = ({ path }: Place): string => path.slice(path.indexOf(FRAGMENT) + 1)
+
+/** The place that an absolute path names, or `<URL of a database>#goals/<goal>/turns/<name>.json`. */
 export const ofPath = (path: string): Result.Result<Place, InvalidJournal> => {
+  if (isDatabase(path)) return ofDatabasePath(path)
   if (!isAbsolute(path) || !isPlain(path)) return Result.fail(noPlace("path", "The path of a journal is absolute."))
   const whole = normalize(path)
   const segments = whole.split(sep)
@@ -26,16 +36,46 @@ export const ofPath = (path: string): Result.Result<Place, InvalidJournal> => {
   return Result.succeed({ path: whole, root, address })
 }
 
-/** The place of a turn under a runtime root. */
+const ofDatabasePath = (path: string): Result.Result<Place, InvalidJournal> => {
+  const end = path.indexOf(FRAGMENT)
+  const segments = end < 0 ? [] : path.slice(end + 1).split("/")
+  if (!isUrl(path) || segments.length === 0 || segments.some((segment) => ["", ".", ".."].includes(segment))) {
+    return Result.fail(noPlace("path", "The path of a journal in a database is <URL>#goals/<goal>/turns/<name>.json."))
+  }
+  return Result.succeed({
+    path,
+    root: path.slice(0, end),
+    address: segments.length === DEPTH ? addressOfPath(segments) : null
+  })
+}
+
+/** The place of a turn under a runtime root: a folder's absolute path, or a database's URL. */
 export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place, InvalidJournal> => {
+  if (isDatabase(root)) {
+    if (!isUrl(root) || root.includes(FRAGMENT)) {
+      return Result.fail(
+        noPlace(
+          "runtime_root",
+          "The URL of a database is postgresql://user:password@host:port/database?parameters; `#` in it is written %23."
+        )
+      )
+    }
+    return Result.map(segmentsOf(address), (segments) => ({
+      path: `${root}${FRAGMENT}${segments.join("/")}`,
+      root,
+      address
+    }))
+  }
   if (!isAbsolute(root) || !isPlain(root)) {
-    return Result.fail(noPlace("runtime_root", "The runtime root is an absolute path."))
+    return Result.fail(noPlace("runtime_root", "The runtime root is an absolute path, or postgresql://…."))
   }
   return Result.map(segmentsOf(address), (segments) => {
     const whole = normalize(root)
     return { path: join(whole, ...segments), root: whole, address }
   })
 }
+
+const isUrl = (path: string): boolean => isPlain(path) && URL.canParse(path)
 
 /** A path that every file system call takes for what it is. */
 const isPlain = (path: string): boolean => path.isWellFormed() && !path.includes("\0")

@@ -9,7 +9,10 @@ import { methods } from "../../src/rpc/Methods.ts"
 import { inMemory, overPipes, store } from "./Session.ts"
 
 const folder = fileURLToPath(new URL("../../../schemas/", import.meta.url))
-const files = readdirSync(folder).sort()
+// The command line's are beside them, in a folder of their own.
+const files = readdirSync(folder)
+  .filter((name) => name.endsWith(".json"))
+  .sort()
 const schema = (name: string): JsonValue => JSON.parse(readFileSync(`${folder}${name}`, "utf8"))
 
 it("there is one file for each message, and no other", () => {

@@ -16,6 +16,7 @@ import {
   JournalCorrupt,
   JournalNotFound,
   StoreFailure,
+  StoreUnavailable,
   TurnBusy
 } from "../../src/contract/Errors.ts"
 import { NoParams } from "../../src/contract/Messages.ts"
@@ -70,7 +71,8 @@ const failures: Record<string, CoreError> & { TurnBusy: CoreError } = {
   JournalNotFound: new JournalNotFound({ kind: "journal_not_found", message, details }),
   JournalCorrupt: new JournalCorrupt({ kind: "history_corrupt", message, details }),
   TurnBusy: new TurnBusy({ kind: "turn_busy", message, details }),
-  StoreFailure: new StoreFailure({ kind: "store_full", message, details })
+  StoreFailure: new StoreFailure({ kind: "store_full", message, details }),
+  StoreUnavailable: new StoreUnavailable({ kind: "store_unavailable", message, details })
 }
 
 const methods: ReadonlyArray<Method.Method<Gate | Core | Limits>> = [...toys, info, shutdown]

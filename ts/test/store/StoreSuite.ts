@@ -10,7 +10,7 @@ import type { Driver } from "../../src/store/Driver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { historySuite } from "./HistorySuite.ts"
 import { querySuite } from "./QuerySuite.ts"
-import { AGENT, fresh, GOAL, kindOf, type Plant, pathOf, plainTurn, wholeTurn } from "./Turns.ts"
+import { AGENT, fresh, GOAL, kindOf, type Plant, pathIn, pathOf, plainTurn, wholeTurn } from "./Turns.ts"
 
 export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant: Plant): void =>
   layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), driver), { excludeTestServices: true })(
@@ -213,7 +213,7 @@ export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant:
           const { store, root } = yield* fresh
           assert.strictEqual(transitions.length, 500)
           for (const [index, { request, expected }] of transitions.entries()) {
-            const path = `${root}/case-${index}.json`
+            const path = pathIn(root, `case-${index}.json`)
             if (request.existing !== null) yield* plant(path, JSON.stringify(request.existing))
             const outcome = yield* Effect.result(
               store.write({ path, journal: request.incoming, expectedEffectId: request.expected_effect_id })

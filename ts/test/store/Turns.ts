@@ -2,7 +2,9 @@
 import { existsSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type { Scope } from "effect/Scope"
 import type { CoreError } from "../../src/contract/Errors.ts"
 import type { JsonObject } from "../../src/contract/Json.ts"
 import {
@@ -116,8 +118,17 @@ export const folder = folderIn(tmpdir())
 /** One in memory where there is such a place: for tests that need many commits and no disk. */
 export const quickFolder = folderIn(existsSync("/dev/shm") ? "/dev/shm" : tmpdir())
 
+/** Makes an empty root for the length of a scope: a folder, unless the driver under test has other ones. */
+export const Root = Context.Reference<Effect.Effect<string, never, Scope>>("test/store/Root", {
+  defaultValue: () => folder
+})
+
 /** The store under test, and a root of its own. */
-export const fresh = Effect.all({ store: JournalStore, root: folder })
+export const fresh = Effect.all({ store: JournalStore, root: Effect.flatten(Root) })
+
+/** The path of a journal that is no turn's. */
+export const pathIn = (root: string, name: string): string =>
+  Place.isDatabase(root) ? `${root}#${name}` : join(root, name)
 
 /** How a test puts a journal there that the store did not write. */
 export type Plant = (path: string, text: string) => Effect.Effect<void, unknown, Driver>

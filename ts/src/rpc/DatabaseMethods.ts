@@ -1,0 +1,37 @@
+/** The protocol's methods that only a database answers: runtime.md section 2, session-recovery.md section 4. */
+import * as Effect from "effect/Effect"
+import {
+  AcquireLeaseParams,
+  HeldLease,
+  LeaseHolder,
+  LeaseHolderParams,
+  MigrateParams,
+  MigrateResult,
+  ReleaseLeaseParams,
+  ReleaseLeaseResult,
+  RenewLeaseParams
+} from "../contract/Database.ts"
+import { Databases } from "../store/Databases.ts"
+import { make } from "./Method.ts"
+
+export const acquireLease = make("turn_lease.acquire", { params: AcquireLeaseParams, result: HeldLease }, (params) =>
+  Effect.flatMap(Databases, (databases) => databases.acquire(params))
+)
+
+export const renewLease = make("turn_lease.renew", { params: RenewLeaseParams, result: HeldLease }, (params) =>
+  Effect.flatMap(Databases, (databases) => databases.renew(params))
+)
+
+export const releaseLease = make(
+  "turn_lease.release",
+  { params: ReleaseLeaseParams, result: ReleaseLeaseResult },
+  (params) => Effect.flatMap(Databases, (databases) => databases.release(params))
+)
+
+export const leaseHolder = make("turn_lease.holder", { params: LeaseHolderParams, result: LeaseHolder }, ({ path }) =>
+  Effect.flatMap(Databases, (databases) => databases.holder(path))
+)
+
+export const migrate = make("store.migrate", { params: MigrateParams, result: MigrateResult }, (params) =>
+  Effect.flatMap(Databases, (databases) => databases.migrate(params.runtime_root))
+)

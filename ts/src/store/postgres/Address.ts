@@ -1,0 +1,69 @@
+/** Where a database is: from its URL to what connects to it, and to a name of it that tells no secret. */
+import { readFileSync } from "node:fs"
+import type { ConnectionOptions } from "node:tls"
+import type * as PgPool from "@effect/sql-pg/PgPool"
+import * as Redacted from "effect/Redacted"
+import * as Result from "effect/Result"
+import { StoreFailure } from "../../contract/Errors.ts"
+import type { DatabaseOptions } from "../Databases.ts"
+
+/** The database's name for messages: without password and parameters. */
+export const nameOf = ({ protocol, username, host, pathname }: URL): string =>
+  `${protocol}//${username === "" ? "" : `${username}@`}${host}${pathname}`
+
+/** What the pool is made of. Parameters mean what they mean to libpq, so that Python connects with the same URL. */
+export const poolConfig = (
+  url: URL,
+  { minConnections, maxConnections, timeout }: DatabaseOptions
+): Result.Result<PgPool.Config, StoreFailure> =>
+  Result.map(tlsOf(url), (ssl) => ({
+    url: Redacted.make(url.href),
+    ...(ssl === undefined ? {} : { ssl }),
+    ...(url.searchParams.has("connect_timeout") ? {} : { connectTimeout: `${timeout} seconds` as const }),
+    ...(url.searchParams.has("application_name") ? {} : { applicationName: "turn-journal" }),
+    keepAlive: "30 seconds",
+    minConnections: Math.min(minConnections, maxConnections),
+    maxConnections,
+    // A journal of the largest size is sent as one message.
+    maxMessageSize: MAX_MESSAGE
+  }))
+
+const MAX_MESSAGE = 1024 * 1024 * 1024
+
+/**
+ * TLS as `sslmode`, `sslrootcert`, `sslcert` and `sslkey` ask for it; undefined: as the connection takes it from the
+ * URL, which is none without `sslmode`, and opportunistic for `prefer` and `allow`.
+ */
+const tlsOf = (url: URL): Result.Result<ConnectionOptions | undefined, StoreFailure> => {
+  const parameter = (name: string) => url.searchParams.get(name)
+  const mode = parameter("sslmode")
+  if (mode === null || !CHECKS.has(mode)) return Result.succeed(undefined)
+  const authority = parameter("sslrootcert")
+  // As in libpq: `require` alone only encrypts, and checks the certificate where an authority is given.
+  const checks = mode === "require" && authority !== null ? "verify-ca" : mode
+  const files = { ca: authority === "system" ? null : authority, cert: parameter("sslcert"), key: parameter("sslkey") }
+  const options: ConnectionOptions = {
+    rejectUnauthorized: checks !== "require",
+    ...(checks === "verify-full" ? {} : { checkServerIdentity: () => undefined }),
+    ...(parameter("sslpassword") === null ? {} : { passphrase: parameter("sslpassword") ?? "" })
+  }
+  for (const [name, file] of Object.entries(files)) {
+    if (file === null) continue
+    try {
+      Object.assign(options, { [name]: readFileSync(file) })
+    } catch (error) {
+      const code = (error as NodeJS.ErrnoException).code ?? "unreadable"
+      return Result.fail(unreadable(url, file, code))
+    }
+  }
+  return Result.succeed(options)
+}
+
+const CHECKS: ReadonlySet<string> = new Set(["require", "verify-ca", "verify-full"])
+
+const unreadable = (url: URL, file: string, code: string): StoreFailure =>
+  new StoreFailure({
+    kind: "store_denied",
+    message: `A file that the URL names for TLS cannot be read (${code}): ${file}.`,
+    details: { database: nameOf(url), code }
+  })

@@ -1,0 +1,190 @@
+/**
+ * How a decision becomes a change: a change names the state that was decided on, and the database makes it only to
+ * that. Where its answer is lost it is found out whether it stands; it is never guessed.
+ */
+import * as crypto from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import { type JournalConflict, TurnBusy } from "../../contract/Errors.ts"
+import type { Commit, Encoded, Position, Step } from "../Driver.ts"
+import type { StoreError } from "../Failure.ts"
+import { leaseLost } from "../Lease.ts"
+import { type Place, withinDatabase } from "../Place.ts"
+import { outcomeUnknown, type Unsure } from "./Failure.ts"
+import { ABSENT, type Reading, type Standing } from "./Reading.ts"
+import { keep } from "./Record.ts"
+import type { Query, Row, Server } from "./Server.ts"
+import * as Sql from "./Statements.ts"
+
+type Decide<A, E> = (stored: Encoded) => Result.Result<Step<A>, E>
+
+/** A change of a turn: what it is to, what it is made to, and its own mark, which becomes the turn's state. */
+interface Change {
+  readonly place: Place
+  readonly before: Standing
+  readonly commit: Commit | null
+  readonly forget: boolean
+  readonly lease: number | null
+  readonly attempt: string
+}
+
+type Outcome = "made" | "missed"
+
+export const make = (reading: Reading) => {
+  /** Decides on what is remembered, as long as that comes to a change: only a change proves that it was right. */
+  const guess = <A, E>(server: Server, place: Place, decide: Decide<A, E>, lease: number | null) =>
+    Effect.gen(function* () {
+      const before = reading.remembered(place) ?? ABSENT
+      const decided = decide(before.encoded)
+      if (Result.isFailure(decided) || decided.success.commit === null) return null
+      const outcome = yield* carryOut(server, changeOf(place, before, decided.success, lease))
+      return outcome === "made" ? { answer: decided.success.answer } : null
+    })
+
+  const transact = <A, E>(
+    server: Server,
+    place: Place,
+    decide: Decide<A, E>,
+    lease: number | null
+  ): Effect.Effect<A, E | StoreError | JournalConflict> =>
+    Effect.gen(function* () {
+      const guessed = yield* guess(server, place, decide, lease)
+      if (guessed !== null) return guessed.answer
+      const clock = yield* Clock.Clock
+      const until = clock.currentTimeMillisUnsafe() + server.patience
+      do {
+        const before = yield* reading.load(server, place)
+        if (lease !== null && before.lease !== lease) return yield* leaseLost(lease, before.lease)
+        const step = yield* Effect.fromResult(decide(before.encoded))
+        if (step.commit === null && step.forget !== true) return step.answer
+        if ((yield* carryOut(server, changeOf(place, before, step, lease))) === "made") return step.answer
+      } while (clock.currentTimeMillisUnsafe() < until)
+      return yield* busy()
+    })
+
+  const carryOut = (server: Server, change: Change): Effect.Effect<Outcome, StoreError> => {
+    const { commit, before, forget } = change
+    const isAddition =
+      commit !== null && !forget && commit.lines.length === 1 && commit.updatedAt === undefined && grows(before, commit)
+    const sent = isAddition ? add(server, change, commit) : rewrite(server, change)
+    return Effect.catchTag(sent, "Unsure", (unsure) => settle(server, change, unsure))
+  }
+
+  const add = (server: Server, change: Change, commit: Commit) =>
+    Effect.gen(function* () {
+      const { place, before, lease, attempt } = change
+      const [line] = placed(commit)
+      if (line === undefined) return "missed"
+      const { record, exact } = keep(line.text)
+      const path = withinDatabase(place)
+      const common = [path, before.state, attempt, line.position.line, line.position.revision, record, exact]
+      const { goalId = null, turnKey = null } = place.address ?? {}
+      const isFirst = line.position.line === 1 && lease === null
+      const [row] = yield* isFirst
+        ? server.tell(Sql.BEGIN, [...common, goalId, turnKey])
+        : server.tell(Sql.APPEND, [...common, lease])
+      if (row === undefined) return "missed"
+      remember(change, commit, line.position, row)
+      return "made"
+    })
+
+  const remember = ({ place, attempt }: Change, commit: Commit, sealed: Position, row: Row): void => {
+    const snapshot = { bytes: Buffer.from(commit.snapshot), updatedAt: (row["updated_at"] as Date).getTime() }
+    const history = { sealed, open: [], torn: false, damage: null }
+    const standing = { ...ABSENT, encoded: { snapshot, history }, state: attempt, head: sealed.line }
+    reading.remember(place, standing, String(row["base"]))
+  }
+
+  /** Any other change, as a transaction of several statements. */
+  const rewrite = (server: Server, change: Change) => {
+    reading.forget(change.place)
+    return Effect.map(
+      server.transact("read committed", (query) => rewriteIn(query, change)),
+      (done): Outcome => (done === null ? "missed" : "made")
+    )
+  }
+
+  /** Whether a change stands whose answer was lost. It cannot come to stand later: the turn's state is another one now. */
+  const settle = (server: Server, { place, before, commit, attempt }: Change, { code }: Unsure) =>
+    Effect.gen(function* () {
+      reading.forget(place)
+      const line = commit === null ? undefined : placed(commit).at(-1)
+      if (line === undefined) return yield* outcomeUnknown(server.name, code)
+      const { goalId = null, turnKey = null } = place.address ?? {}
+      const path = withinDatabase(place)
+      yield* server.ask(Sql.FENCE, [path, before.state, crypto.randomUUID(), goalId, turnKey])
+      const stands = yield* server.ask(Sql.STANDS, [path, line.position.line, attempt])
+      return stands.length > 0 ? "made" : "missed"
+    }).pipe(Effect.catchTag("StoreUnavailable", () => Effect.fail(outcomeUnknown(server.name, code)))) as Effect.Effect<
+      Outcome,
+      StoreError
+    >
+
+  return { transact }
+}
+
+const changeOf = (
+  place: Place,
+  before: Standing,
+  { commit, forget = false }: Step<unknown>,
+  lease: number | null
+): Change => ({ place, before, commit, forget, lease, attempt: crypto.randomUUID() })
+
+/** Whether a commit adds to all that stands. */
+const grows = ({ encoded, head }: Standing, { after, setAside }: Commit): boolean =>
+  setAside === undefined && (after?.line ?? 0) === head && (head > 0 || encoded.snapshot === null)
+
+/** The lines of a commit, each with its place in the history. */
+const placed = ({ after, lines }: Commit): ReadonlyArray<{ readonly text: string; readonly position: Position }> => {
+  let line = after?.line ?? 0
+  let begins = after === null ? 0 : after.revision + 1
+  return lines.map(({ text, link }) => {
+    const revision = begins + Buffer.byteLength(text)
+    begins = revision + 1
+    return { text, position: { ...link, revision, line: ++line } }
+  })
+}
+
+const rewriteIn = (query: Query, { place, before, commit, forget, lease, attempt }: Change) =>
+  Effect.gen(function* () {
+    const path = withinDatabase(place)
+    const { goalId = null, turnKey = null } = place.address ?? {}
+    if (!before.hasRow && lease === null) yield* query(Sql.ENSURE, [path, goalId, turnKey])
+    const lines = commit === null ? [] : placed(commit)
+    const kept = commit === null ? before.head : (commit.after?.line ?? 0)
+    const head = kept + lines.length
+    const snapshot = commit === null ? before.encoded.snapshot : null
+    const found = commit !== null && lines.length === 0 ? Buffer.from(commit.snapshot) : null
+    const updatedAt = commit?.updatedAt ?? snapshot?.updatedAt
+    const [turn] = yield* query(Sql.CHANGE, [
+      path,
+      before.state,
+      attempt,
+      forget ? Math.min(head, 1) : head,
+      found,
+      updatedAt === undefined ? null : new Date(updatedAt),
+      lease
+    ])
+    if (turn === undefined) return null
+    const id = turn["turn"]
+    if (commit?.setAside !== undefined) yield* query(Sql.SET_ASIDE, [id, kept, commit.setAside])
+    if (commit !== null) yield* query(Sql.CUT_AFTER, [id, kept])
+    for (const { text, position } of lines) {
+      const { record, exact } = keep(text)
+      yield* query(Sql.ADD, [id, position.line, position.revision, attempt, record, exact])
+    }
+    if (forget && head > 1) {
+      yield* query(Sql.SHORTEN, [id, head])
+      yield* query(Sql.CUT_BEFORE, [id, head])
+      yield* query(Sql.RENUMBER, [id, head])
+    }
+    return turn
+  })
+
+const busy = (): TurnBusy =>
+  new TurnBusy({
+    kind: "turn_busy",
+    message: "Others write this turn all the time: try again.",
+    details: {}
+  })
