@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncDurableRun", "DurableRun"]
 
+_PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
+
 
 class DurableRun(DurableSteps):
     """One drive of one run: recorded steps return what is on record, and real work starts where the record ends.
@@ -281,11 +283,10 @@ class AsyncDurableRun(DurableSteps):
 
     async def _perform(self, action: Call | Write) -> Any:
         if isinstance(action, Write):
-            return await self._offload(action.function)
-        function, arguments, keywords = action
-        if inspect.iscoroutinefunction(function):
-            return await function(*arguments, **keywords)
-        outcome = await asyncio.to_thread(function, *arguments, **keywords)
+            return await self._offload(action)
+        if inspect.iscoroutinefunction(action.func):
+            return await action()
+        outcome = await asyncio.to_thread(action)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     async def _offload(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -311,17 +312,14 @@ def _run(step: Step[T]) -> T:
 
 
 def _perform(action: Call | Write) -> Any:
-    if isinstance(action, Write):
-        return action.function()
-    function, arguments, keywords = action
-    outcome = function(*arguments, **keywords)
-    if inspect.isawaitable(outcome):
-        if inspect.iscoroutine(outcome):
-            outcome.close()
-        raise InvalidJournalError(
-            f"{getattr(function, '__name__', function)!r:.80} is async; use AsyncDurableRun.", kind="invalid_request"
-        )
-    return outcome
+    outcome = action()
+    # Most results are of a type that is plain to see, and the question costs more than many a tool.
+    if isinstance(action, Write) or type(outcome) in _PLAIN or not inspect.isawaitable(outcome):
+        return outcome
+    if inspect.iscoroutine(outcome):
+        outcome.close()
+    name = getattr(action.func, "__name__", action.func)
+    raise InvalidJournalError(f"{name!r:.80} is async; use AsyncDurableRun.", kind="invalid_request")
 
 
 async def _known(value: T) -> T:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import orjson
 
@@ -41,18 +41,12 @@ Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 OnChange: TypeAlias = Literal["diverge", "ask_again"]
 
 
-class Call(NamedTuple):
+class Call(partial[Any]):
     """The caller's code is to be run, sync or async."""
 
-    function: Callable[..., Any]
-    arguments: Sequence[Any] = ()
-    keywords: Mapping[str, Any] = {}
 
-
-class Write(NamedTuple):
+class Write(partial[Any]):
     """The record, or a snapshot, is to be written."""
-
-    function: Callable[[], Any]
 
 
 Step: TypeAlias = Generator[Call | Write, Any, T]
@@ -113,7 +107,7 @@ class DurableSteps(Driving):
             call["idempotency_key"] = key
             if label is not None:
                 call["tool_call_id"] = label
-            yield Write(partial(drive.insert, seq, KIND_TOOL_CALL, _text(call)))
+            yield Write(drive.insert, seq, KIND_TOOL_CALL, _text(call))
             return (yield from self._attempt_tool(seq, drive, key, args, fn))
         recorded = decode_row(self._run_id, seq, KIND_TOOL_CALL, stored)
         here, there = self._kept(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
@@ -130,12 +124,12 @@ class DurableSteps(Driving):
         key = str(recorded.get("idempotency_key", key))
         if attempt is not None and attempt.state == "absent":
             # The word that it did not happen holds for one attempt.
-            yield Write(partial(drive.attempt, seq, Attempt(KIND_TOOL_CALL, "again")))
+            yield Write(drive.attempt, seq, Attempt(KIND_TOOL_CALL, "again"))
         elif not restart_safe:
-            answer: Readback | None = None if readback is None else (yield Call(readback, (key,)))
+            answer: Readback | None = None if readback is None else (yield Call(readback, key))
             if isinstance(answer, Committed):
-                value, kept = self._recordable({"result": answer.result})
-                yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, _text(kept)))
+                value, text = self._recorded({"result": answer.result})
+                yield Write(drive.insert, seq, KIND_TOOL_RESULT, text)
                 return value["result"]
             if not isinstance(answer, Absent):
                 raise self._halt(_uncertain(self._run_id, seq, name, key, attempt))
@@ -144,14 +138,14 @@ class DurableSteps(Driving):
     def _attempt_tool(self, seq: int, drive: Drive, key: str, args: Arguments, fn: Callable[..., Any]) -> Step[Any]:
         token = _key.set(key)
         try:
-            result = yield Call(fn, (), args) if isinstance(args, Mapping) else Call(fn, args or ())
+            result = yield Call(fn, **args) if isinstance(args, (dict, Mapping)) else Call(fn, *(args or ()))
         except Exception as error:
             yield self._failure(seq, drive, KIND_TOOL_CALL, error)
             raise
         finally:
             _key.reset(token)
         try:
-            value, kept = self._recordable({"result": result})
+            value, text = self._recorded({"result": result})
         except InvalidJournalError as error:
             raise InvalidJournalError(
                 f"The tool at step {seq} of run {self._run_id!r} has run and its result cannot be recorded: "
@@ -162,8 +156,8 @@ class DurableSteps(Driving):
         snapshot = None
         if self._checkpoints is not None:
             snapshot = yield Write(self._checkpoints.snapshot)
-            kept = {**kept, "checkpoint_id": snapshot}
-        yield Write(partial(drive.insert, seq, KIND_TOOL_RESULT, _text(kept), snapshot))
+            text = _text({**decode(text.encode()), "checkpoint_id": snapshot})
+        yield Write(drive.insert, seq, KIND_TOOL_RESULT, text, snapshot)
         return value["result"]
 
     def _model(
@@ -191,7 +185,7 @@ class DurableSteps(Driving):
             superseded = [*recorded.pop("superseded", []), recorded]
         self._must_be_open(drive)
         try:
-            response = yield Call(fn, args)
+            response = yield Call(fn, *args)
         except Exception as error:
             yield self._failure(seq, drive, KIND_MODEL_DECISION, error)
             raise
@@ -200,7 +194,7 @@ class DurableSteps(Driving):
         if superseded:
             kept["superseded"] = superseded
         write = drive.replace if superseded else drive.insert
-        yield Write(partial(write, seq, KIND_MODEL_DECISION, _text(kept)))
+        yield Write(write, seq, KIND_MODEL_DECISION, _text(kept))
         return value["response"]
 
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
@@ -218,7 +212,7 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_APPROVAL, issued)
             self._must_be_open(drive)
-            yield Write(partial(drive.insert, seq, KIND_APPROVAL, _text(issued)))
+            yield Write(drive.insert, seq, KIND_APPROVAL, _text(issued))
             raise self._halt(suspended)
         recorded = decode_row(self._run_id, seq, KIND_APPROVAL, stored)
         names = ("question", "binds_digest")
@@ -232,7 +226,7 @@ class DurableSteps(Driving):
         if fields:
             # Nothing was done on the old decision yet: the new arguments are a new question.
             issued["superseded"] = [*recorded.pop("superseded", []), recorded]
-            yield Write(partial(drive.replace, seq, KIND_APPROVAL, _text(issued)))
+            yield Write(drive.replace, seq, KIND_APPROVAL, _text(issued))
         raise self._halt(suspended)
 
     def _iteration(self, seq: int, drive: Drive, index: int) -> Step[int]:
@@ -273,8 +267,8 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, kind, issued)
             self._must_be_open(drive)
-            value, kept = self._recordable(payload)
-            yield Write(partial(drive.insert, seq, kind, _text(kept)))
+            value, text = self._recorded(payload)
+            yield Write(drive.insert, seq, kind, text)
             return value
         recorded = decode_row(self._run_id, seq, kind, stored)
         fields = differing_fields({name: recorded.get(name) for name in identity}, self._kept(issued))
@@ -285,7 +279,7 @@ class DurableSteps(Driving):
     def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
         shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
         attempt = Attempt(kind, "failed", str(shown["error_type"]), str(shown["message"]), self._next_seq)
-        return Write(partial(drive.attempt, seq, attempt))
+        return Write(drive.attempt, seq, attempt)
 
     def _fingerprints(self, request: Any) -> dict[str, str]:
         if request is None:
@@ -303,6 +297,12 @@ class DurableSteps(Driving):
         text = encode(payload)
         value: dict[str, Any] = decode(text)
         return value, value if self._journal._redact is None else self._journal._redact(decode(text))
+
+    def _recorded(self, payload: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """As `_recordable`, with what the record keeps as it is stored."""
+        text = encode(payload)
+        value: dict[str, Any] = decode(text)
+        return value, text.decode() if self._journal._redact is None else _text(self._journal._redact(decode(text)))
 
 
 _MISS: Final = object()
