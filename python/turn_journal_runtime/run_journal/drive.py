@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .journal import RunJournal
 
-__all__ = ["Drive", "claim"]
+__all__ = ["Drive", "claim", "one_more"]
 
 _STANDING: Final = (
     "SELECT status, checkpoint_id, owner, holder, fence, resumes, suspended FROM runs "
@@ -185,16 +185,25 @@ def claim(
         resumes = resumes or 0
         # Going on after an answer is no recovery: a run that asks often does not use up its budget.
         if (fence is not None or last_seq >= 0) and not was_suspended:
-            if resumes >= max_resumes:
-                raise ResumeBudgetExhaustedError(
-                    f"Run {run_id!r} has been resumed {resumes} times without an end; nothing was run. Look for what "
-                    "kills it, then raise max_resumes, or close the run.",
-                    details={"run_id": run_id, "resumes": resumes, "max_resumes": max_resumes},
-                )
-            resumes += 1
+            resumes = one_more(run_id, resumes, max_resumes)
         if status is None:
             cursor.execute(OPEN_RUN, row)
         fence = (fence or 0) + 1
         cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
         journal._ownership.begin(run_id, driver)
     return Drive(journal, run_id, owner.token, fence, checkpoint_id, record, attempts, last_seq)
+
+
+def one_more(run_id: str, resumes: int, max_resumes: int) -> int:
+    """The number of this resume, counted before it starts.
+
+    Raises:
+        ResumeBudgetExhaustedError: There were `max_resumes` before it.
+    """
+    if resumes >= max_resumes:
+        raise ResumeBudgetExhaustedError(
+            f"Run {run_id!r} has been resumed {resumes} times without an end; nothing was run. Look for what kills it, "
+            "then raise max_resumes, or close the run.",
+            details={"run_id": run_id, "resumes": resumes, "max_resumes": max_resumes},
+        )
+    return resumes + 1

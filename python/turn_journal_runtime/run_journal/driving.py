@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import JournalConflictError, ReplayDivergenceError, TurnBusyError, TurnJournalError, TurnSuspended
-from .drive import Drive, claim
 from .events import KIND_TOOL_CALL, KIND_TOOL_RESULT
 from .faults import decode_row, recorded_failure
 from .steps import went_on
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .checkpoints import Checkpoints
+    from .drive import Drive
     from .journal import RunJournal
 
 __all__ = ["Driving"]
@@ -42,8 +42,7 @@ class Driving:
         self._journal = journal
         self._run_id = run_id
         self._claim = partial(
-            claim,
-            journal,
+            journal._claim,
             self,
             run_id,
             agent=agent,

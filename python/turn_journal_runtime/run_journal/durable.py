@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError
@@ -265,7 +267,8 @@ class AsyncDurableRun(DurableSteps):
                 await self._offload(self._finish, "done")
         finally:
             # Not to be cancelled away: the run would stay taken until this process ends.
-            self._release()
+            if not self._has_ended:
+                await asyncio.shield(self._offload(self._release))
 
     async def _run(self, step: Step[T]) -> T:
         try:
@@ -293,7 +296,8 @@ class AsyncDurableRun(DurableSteps):
         # A commit that the kernel keeps takes less time than a change of threads; a flush to the disk does not.
         if self._journal.durability == "process" and self._checkpoints is None:
             return function(*arguments)
-        return await asyncio.to_thread(function, *arguments)
+        work = partial(copy_context().run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._journal._threads, work)
 
 
 def _run(step: Step[T]) -> T:

@@ -31,6 +31,7 @@ class Ownership:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._when_free = "when it dies, the run is free at once"
         self._reset()
         _ownerships.add(self)
 
@@ -85,7 +86,7 @@ class Ownership:
         owner = describe(holder)
         raise TurnBusyError(
             f"Run {run_id!r} is driven by process {owner.get('pid', '?')} on {owner.get('host', '?')}. Wait for it to "
-            "end; when it dies, the run is free at once.",
+            f"end; {self._when_free}.",
             details={"run_id": run_id, "owner": owner},
         )
 

@@ -118,7 +118,7 @@ _ADD_ATTEMPT: Final = (
 )
 _LAST_SEQ: Final = (
     "SELECT MAX(seq) FROM (SELECT MAX(seq) AS seq FROM journal WHERE run_id = ?1 "
-    "UNION ALL SELECT MAX(seq) FROM step_attempts WHERE run_id = ?1)"
+    "UNION ALL SELECT MAX(seq) FROM step_attempts WHERE run_id = ?1) AS issued"
 )
 _OPEN_CALLS: Final = (
     "SELECT call.seq, CAST(call.payload AS BLOB), call.created_at FROM journal AS call WHERE call.run_id = ?1 "

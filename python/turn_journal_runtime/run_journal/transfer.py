@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .database import Database
     from .ownership import Ownership
 
-__all__ = ["export_run", "import_run"]
+__all__ = ["LEVELS", "export_run", "import_run", "sealed"]
 
 _FORMAT: Final = "turn-journal-run"
 _VERSION: Final = 1
 #: A line nests what it carries.
-_LEVELS: Final = MAX_DEPTH + 2
+LEVELS: Final = MAX_DEPTH + 2
 _RUN: Final = ("run_id", "agent", "task", "status", "outcome", "checkpoint_id", "created_at", "updated_at")
 _ATTEMPT: Final = ("seq", "attempt", "kind", "state", "error_type", "message", "next_seq", "created_at")
 
@@ -59,19 +59,20 @@ def export_run(database: Database, run_id: str) -> Iterator[str]:
         "resumes": resumes,
         "parent": None if line is None else {"run_id": line[0], "upto": line[1]},
     }
-    return _closed(_lines(run_id, head, events, attempts))
+    return sealed(_lines(run_id, head, events, attempts))
 
 
 def _lines(run_id: str, head: dict[str, Any], events: list[Any], attempts: list[Any]) -> Iterator[bytes]:
-    yield encode(head, _LEVELS)
+    yield encode(head, LEVELS)
     for seq, kind, stored, created_at in events:
         payload = decode_row(run_id, seq, kind, stored)
-        yield encode({"event": {"seq": seq, "kind": kind, "payload": payload, "created_at": created_at}}, _LEVELS)
+        yield encode({"event": {"seq": seq, "kind": kind, "payload": payload, "created_at": created_at}}, LEVELS)
     for attempt in attempts:
         yield encode({"attempt": dict(zip(_ATTEMPT, attempt, strict=True))})
 
 
-def _closed(lines: Iterator[bytes]) -> Iterator[str]:
+def sealed(lines: Iterator[bytes]) -> Iterator[str]:
+    """The lines of one export, and the last one, which vouches for them."""
     count, digest = 0, hashlib.sha256()
     for line in lines:
         count += 1

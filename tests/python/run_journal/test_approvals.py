@@ -19,7 +19,7 @@ from turn_journal_runtime.errors import (
 from turn_journal_runtime.run_journal import PendingApproval, RunJournal
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.python.run_journal.conftest import Address
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -36,9 +36,9 @@ async def loop(run: Any, ran: list[Any], sum: int = 5, question: str = "Pay?") -
     return await run.tool("pay", args, lambda **args: ran.append(args))
 
 
-def test_a_run_waits_in_its_record_until_it_is_decided(form: Form, path: Path) -> None:
+def test_a_run_waits_in_its_record_until_it_is_decided(form: Form, address: Address) -> None:
     ran: list[Any] = []
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         for _ in range(2):
             with pytest.raises(TurnSuspended, match=r"RunJournal\.approve") as caught:
                 drive(form, journal, "r", partial(loop, ran=ran))
@@ -46,12 +46,12 @@ def test_a_run_waits_in_its_record_until_it_is_decided(form: Form, path: Path) -
         assert caught.value.details == details
         assert pickle.loads(pickle.dumps(caught.value)).details == details  # noqa: S301 - made here
         assert journal.interrupted_runs() == ["r"]
-    with RunJournal(path) as elsewhere:
+    with RunJournal(address) as elsewhere:
         (waiting,) = elsewhere.pending_approvals()
         assert waiting == PendingApproval("r", 0, "Pay?", {"to": "ann", "sum": 5}, waiting.asked_at)
         elsewhere.approve("r", 0, "yes", by="ann@example.org")
         assert elsewhere.pending_approvals() == []
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         drive(form, journal, "r", partial(loop, ran=ran))
         drive(form, journal, "r", partial(loop, ran=ran))
         assert ran == [{"to": "ann", "sum": 5}]

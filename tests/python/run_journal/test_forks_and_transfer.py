@@ -27,7 +27,8 @@ from turn_journal_runtime.run_journal import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from tests.python.run_journal.conftest import Address
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -161,8 +162,8 @@ def test_an_unknown_run_differs_from_nothing(journal: RunJournal) -> None:
 
 
 @pytest.fixture
-def other(path: Path) -> RunJournal:
-    return RunJournal(path.with_name("other.db"))
+def other(address: Address) -> RunJournal:
+    return RunJournal(address.with_name("other.db"))
 
 
 def exported(journal: RunJournal) -> list[str]:
@@ -278,8 +279,8 @@ def test_a_run_that_is_there_is_replaced_only_on_request(journal: RunJournal, ot
     other.close()
 
 
-def test_a_run_that_is_driven_is_not_replaced_and_not_deleted(journal: RunJournal, path: Path) -> None:
-    with RunJournal(path) as second, DurableRun(second, "driven") as run:
+def test_a_run_that_is_driven_is_not_replaced_and_not_deleted(journal: RunJournal, address: Address) -> None:
+    with RunJournal(address) as second, DurableRun(second, "driven") as run:
         run.iteration(0)
         driven = list(second.export("driven"))
         with pytest.raises(TurnBusyError):

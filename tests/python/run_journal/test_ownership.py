@@ -17,9 +17,12 @@ import pytest
 
 from turn_journal_runtime.errors import TurnBusyError
 from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, RunJournal
+from turn_journal_runtime.run_journal.filesystem import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.python.run_journal.conftest import Address
 
 HOLDER = """
     import sys
@@ -42,8 +45,8 @@ HOLDER = """
 class Holder:
     """Another process that drives runs."""
 
-    def __init__(self, path: Path, *run_ids: str) -> None:
-        command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(path), *run_ids]
+    def __init__(self, address: Address, *run_ids: str) -> None:
+        command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(address), *run_ids]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "driving\n"
@@ -61,11 +64,11 @@ class Holder:
 
 
 @pytest.fixture
-def hold(path: Path) -> Iterator[Callable[..., Holder]]:
+def hold(address: Address) -> Iterator[Callable[..., Holder]]:
     holders: list[Holder] = []
 
     def start(*run_ids: str) -> Holder:
-        holders.append(Holder(path, *run_ids))
+        holders.append(Holder(address, *run_ids))
         return holders[-1]
 
     yield start
@@ -73,8 +76,9 @@ def hold(path: Path) -> Iterator[Callable[..., Holder]]:
         holder.kill()
 
 
-def locks(path: Path) -> list[str]:
-    return sorted(file.name for file in Path(f"{path}.owners").glob("*"))
+def locks(address: Address) -> list[Path]:
+    beside = home() / "runs" / "postgres" if isinstance(address, str) else address
+    return sorted(Path(f"{beside}.owners").glob("*.lock"))
 
 
 def tool(journal: RunJournal, run_id: str, name: str = "t") -> str:
@@ -86,9 +90,9 @@ def tool(journal: RunJournal, run_id: str, name: str = "t") -> str:
 pytestmark = pytest.mark.process
 
 
-def test_a_second_driver_is_told_who_drives(hold: Callable[..., Holder], path: Path) -> None:
+def test_a_second_driver_is_told_who_drives(hold: Callable[..., Holder], address: Address) -> None:
     holder = hold("r")
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         before = journal.events("r")
         with pytest.raises(TurnBusyError, match=f"process {holder.process.pid}") as caught:
             tool(journal, "r")
@@ -98,9 +102,9 @@ def test_a_second_driver_is_told_who_drives(hold: Callable[..., Holder], path: P
         assert tool(journal, "another") == "here"
 
 
-def test_interrupted_runs_leave_out_what_a_living_process_drives(hold: Callable[..., Holder], path: Path) -> None:
+def test_interrupted_runs_leave_out_what_a_living_process_drives(hold: Callable[..., Holder], address: Address) -> None:
     holder = hold("a", "b")
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         journal.open_run("c")
         assert journal.interrupted_runs() == ["c"]
         assert journal.interrupted_runs(include_owned=True) == ["a", "b", "c"]
@@ -109,40 +113,40 @@ def test_interrupted_runs_leave_out_what_a_living_process_drives(hold: Callable[
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
-def test_a_dead_drivers_runs_are_free_at_once(hold: Callable[..., Holder], path: Path, way: int) -> None:
+def test_a_dead_drivers_runs_are_free_at_once(hold: Callable[..., Holder], address: Address, way: int) -> None:
     holder = hold("r")
     os.kill(holder.process.pid, way)
     holder.process.wait()
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         assert tool(journal, "r") == "holder"
-        assert not [name for name in locks(path) if name.startswith(f"{holder.process.pid}-")]
+        assert not [file for file in locks(address) if file.name.startswith(f"{holder.process.pid}-")]
 
 
-def test_a_stopped_driver_is_not_dead(hold: Callable[..., Holder], path: Path) -> None:
+def test_a_stopped_driver_is_not_dead(hold: Callable[..., Holder], address: Address) -> None:
     """A laptop that sleeps, a process under a debugger: no clock may say that it died."""
     holder = hold("r")
     os.kill(holder.process.pid, signal.SIGSTOP)
     try:
-        with RunJournal(path) as journal, pytest.raises(TurnBusyError):
+        with RunJournal(address) as journal, pytest.raises(TurnBusyError):
             tool(journal, "r")
     finally:
         os.kill(holder.process.pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("word", ["finish", "release"])
-def test_a_driver_that_ends_its_drive_frees_the_run(hold: Callable[..., Holder], path: Path, word: str) -> None:
+def test_a_driver_that_ends_its_drive_frees_the_run(hold: Callable[..., Holder], address: Address, word: str) -> None:
     holder = hold("r")
     holder.tell(word)
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         assert tool(journal, "r") == "holder"
 
 
-def test_a_driver_that_lost_its_run_can_no_longer_write(hold: Callable[..., Holder], path: Path) -> None:
+def test_a_driver_that_lost_its_run_can_no_longer_write(hold: Callable[..., Holder], address: Address) -> None:
     """Its lock is gone though it lives (somebody removed the file): the fence keeps it out."""
-    journal = RunJournal(path)
+    journal = RunJournal(address)
     run = DurableRun(journal, "r")
     run.tool("t", {}, lambda: "first")
-    for file in Path(f"{path}.owners").iterdir():
+    for file in locks(address):
         file.unlink()
     thief = hold("r")
     before = journal.events("r")
@@ -160,8 +164,8 @@ def test_a_driver_that_lost_its_run_can_no_longer_write(hold: Callable[..., Hold
     journal.close()
 
 
-def test_two_handles_of_one_process_are_two_drivers(path: Path) -> None:
-    with RunJournal(path) as one, RunJournal(path) as two:
+def test_two_handles_of_one_process_are_two_drivers(address: Address) -> None:
+    with RunJournal(address) as one, RunJournal(address) as two:
         run = DurableRun(one, "r")
         run.start()
         for journal in (one, two):
@@ -172,9 +176,9 @@ def test_two_handles_of_one_process_are_two_drivers(path: Path) -> None:
         assert tool(two, "r") == "here"
 
 
-def test_a_driver_that_is_dropped_or_closed_drives_no_more(path: Path) -> None:
-    with RunJournal(path) as other:
-        journal = RunJournal(path)
+def test_a_driver_that_is_dropped_or_closed_drives_no_more(address: Address) -> None:
+    with RunJournal(address) as other:
+        journal = RunJournal(address)
         run: DurableRun | None = DurableRun(journal, "r")
         assert run is not None
         run.start()
@@ -187,9 +191,9 @@ def test_a_driver_that_is_dropped_or_closed_drives_no_more(path: Path) -> None:
         journal.close()
         assert other.interrupted_runs() == ["r"]
         assert tool(other, "r") == "here"
-        with RunJournal(path) as third:
+        with RunJournal(address) as third:
             third.open_run("s")
-            forgotten = DurableRun(RunJournal(path), "s")
+            forgotten = DurableRun(RunJournal(address), "s")
             forgotten.start()
             assert third.interrupted_runs() == []
             del forgotten
@@ -197,15 +201,15 @@ def test_a_driver_that_is_dropped_or_closed_drives_no_more(path: Path) -> None:
             assert third.interrupted_runs() == ["s"]
 
 
-def test_of_many_that_want_a_run_one_gets_it(path: Path) -> None:
-    with RunJournal(path) as setup:
+def test_of_many_that_want_a_run_one_gets_it(address: Address) -> None:
+    with RunJournal(address) as setup:
         setup.open_run("r")
     barrier = threading.Barrier(8)
     outcomes: list[str] = []
     kept: list[DurableRun] = []
 
     def want(number: int) -> None:
-        journal = shared if number % 2 else RunJournal(path)
+        journal = shared if number % 2 else RunJournal(address)
         run = DurableRun(journal, "r")
         barrier.wait()
         try:
@@ -215,7 +219,7 @@ def test_of_many_that_want_a_run_one_gets_it(path: Path) -> None:
         except TurnBusyError:
             outcomes.append("busy")
 
-    with RunJournal(path) as shared:
+    with RunJournal(address) as shared:
         threads = [threading.Thread(target=want, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
@@ -224,7 +228,7 @@ def test_of_many_that_want_a_run_one_gets_it(path: Path) -> None:
     assert sorted(outcomes) == ["busy"] * 7 + ["driving"]
 
 
-def test_a_run_is_freed_when_its_async_drive_is_cancelled(path: Path) -> None:
+def test_a_run_is_freed_when_its_async_drive_is_cancelled(address: Address) -> None:
     async def main() -> None:
         async def drive() -> None:
             async with AsyncDurableRun(journal, "r") as run:
@@ -236,22 +240,22 @@ def test_a_run_is_freed_when_its_async_drive_is_cancelled(path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         asyncio.run(main())
         assert journal.interrupted_runs() == ["r"]
         assert [step.tool for step in journal.uncertain("r")] == ["t"], "cancelled in the middle is not known"
 
 
-def test_what_dead_owners_left_is_swept(hold: Callable[..., Holder], path: Path) -> None:
+def test_what_dead_owners_left_is_swept(hold: Callable[..., Holder], address: Address) -> None:
     for _ in range(3):
         hold("r").kill()
     alive = hold("s")
-    with RunJournal(path) as journal, DurableRun(journal, "t") as run:
+    with RunJournal(address) as journal, DurableRun(journal, "t") as run:
         run.iteration(0)
-        names = locks(path)
+        names = [file.name for file in locks(address)]
         assert len(names) == 2
         assert {name.split("-")[0] for name in names} == {str(os.getpid()), str(alive.process.pid)}
-    assert len(locks(path)) == 1
+    assert len(locks(address)) == 1
 
 
 def test_a_journal_in_memory_has_drivers_too() -> None:

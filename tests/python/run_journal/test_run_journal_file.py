@@ -28,6 +28,8 @@ from turn_journal_runtime.run_journal.schema import SCHEMA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.python.run_journal.conftest import Address
+
 
 def iteration(run_id: str, seq: int) -> JournalEvent:
     return JournalEvent(run_id, seq, KIND_ITERATION, {"index": seq})
@@ -152,6 +154,7 @@ def test_an_unknown_durability_is_refused(path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("path")
 def test_every_transaction_that_writes_begins_as_a_writer(journal: RunJournal) -> None:
     """A transaction that begins with a read can fail at once when another writer comes between."""
     assert journal._database._cursor is not None
@@ -272,6 +275,7 @@ def test_a_newer_version_that_stands_only_in_the_log_is_seen_too(path: Path) -> 
     assert (copy.read_bytes(), Path(f"{copy}-wal").read_bytes()) == before
 
 
+@pytest.mark.usefixtures("path")
 def test_a_full_disk_is_a_typed_error_and_loses_nothing(journal: RunJournal) -> None:
     journal.append(iteration("r", 0))
     journal._database.read("PRAGMA max_page_count = 1")
@@ -390,11 +394,12 @@ FORK = """
 
 
 @pytest.mark.process
-def test_a_forked_child_opens_its_own_connection_and_drives_nothing_of_its_parents(path: Path) -> None:
-    done = run_python(FORK, path)
+def test_a_forked_child_opens_its_own_connection_and_drives_nothing_of_its_parents(address: Address) -> None:
+    done = run_python(FORK, address)
     assert done.stdout.endswith("ok\n"), done.stderr
-    with RunJournal(path) as journal:
-        assert journal._database.read("PRAGMA integrity_check") == [("ok",)]
+    with RunJournal(address) as journal:
+        if isinstance(address, Path):
+            assert journal._database.read("PRAGMA integrity_check") == [("ok",)]
         for child in range(6):
             assert len(journal.events(f"child {child}")) == 50
         assert [event.payload.get("result") for event in journal.events("driven")][1::2] == ["parent", "parent still"]

@@ -32,6 +32,8 @@ from turn_journal_runtime.run_journal import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.python.run_journal.conftest import Address
+
 
 def test_kinds_have_the_names_that_files_hold() -> None:
     kinds = {name: getattr(package, name) for name in package.__all__ if name.startswith("KIND_")}
@@ -291,6 +293,7 @@ def test_last_iteration_is_exact_beyond_64_bits(journal: RunJournal) -> None:
     assert journal.last_iteration("r") == 10**30 + 1
 
 
+@pytest.mark.usefixtures("path")
 def test_last_iteration_and_replay_index_use_an_index_and_not_the_whole_file(journal: RunJournal) -> None:
     # The plans, not the clock: a scan would be as slow as the file is large.
     from turn_journal_runtime.run_journal.schema import ITERATION_INDEX
@@ -351,8 +354,8 @@ def test_assert_replay_order_names_the_first_difference(
 # close, and being a context manager
 
 
-def test_a_closed_journal_refuses_with_a_typed_error(path: Path) -> None:
-    with RunJournal(path) as journal:
+def test_a_closed_journal_refuses_with_a_typed_error(address: Address, tmp_path: Path) -> None:
+    with RunJournal(address) as journal:
         journal.open_run("r")
     journal.close()
     for use in (
@@ -361,11 +364,11 @@ def test_a_closed_journal_refuses_with_a_typed_error(path: Path) -> None:
         lambda: journal.append_many([JournalEvent("r", 0, KIND_ITERATION)]),
         lambda: journal.events("r"),
         lambda: journal.settings,
-        lambda: journal.backup(path.with_name("copy.db")),
+        lambda: journal.backup(tmp_path / "copy.db"),
     ):
         with pytest.raises(JournalStoreError, match="closed"):
             use()
-    with RunJournal(path) as again:
+    with RunJournal(address) as again:
         assert again.interrupted_runs() == ["r"]
 
 

@@ -1,0 +1,65 @@
+"""Whole runs as documents, out of one journal and into another, whatever holds them.
+
+Specified in run-journal.md, section 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .payload import decode, encode
+from .transfer import LEVELS, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .journal import RunJournal
+
+__all__ = ["RunDocument", "put_run", "read_run", "run_ids"]
+
+#: `{format, version, run, fence, resumes, parent, events, attempts}`: the same for one run in a file and in a database.
+RunDocument: TypeAlias = dict[str, Any]
+
+
+def run_ids(journal: RunJournal, *, after: str | None = None) -> Iterator[str]:
+    """The runs that were opened, by id, so that a copy which was interrupted goes on after its last one.
+
+    Args:
+        journal: The journal.
+        after: Only ids that come later, by their bytes.
+    """
+    # Sorted here: databases differ in how they compare text.
+    found = sorted(run_id.encode() for (run_id,) in journal._database.read("SELECT run_id FROM runs"))
+    return (run_id.decode() for run_id in found if after is None or run_id > after.encode())
+
+
+def read_run(journal: RunJournal, run_id: str) -> RunDocument:
+    """One run as it stands at this moment.
+
+    Raises:
+        RunNotFoundError: No such run.
+        JournalCorruptError: A payload is damaged; the row is named.
+    """
+    head, *rows, _ = (decode(line.encode()) for line in journal.export(run_id))
+    events = [row["event"] for row in rows if "event" in row]
+    attempts = [row["attempt"] for row in rows if "attempt" in row]
+    return {**head, "events": events, "attempts": attempts}
+
+
+def put_run(journal: RunJournal, document: RunDocument, *, overwrite: bool = False) -> str:
+    """Stores a run that `read_run` gave, all or nothing; its id is returned.
+
+    Args:
+        journal: The journal.
+        document: The run.
+        overwrite: Whether a run of that id may be replaced.
+
+    Raises:
+        InvalidJournalError: It is no such document.
+        JournalConflictError: A run of that id is there and may not be replaced.
+        TurnBusyError: A living process drives it.
+    """
+    head = {name: value for name, value in document.items() if name not in ("events", "attempts")}
+    rows = [{"event": event} for event in document.get("events", ())]
+    rows += [{"attempt": attempt} for attempt in document.get("attempts", ())]
+    return journal.import_run(sealed(encode(line, LEVELS) for line in (head, *rows)), overwrite=overwrite)

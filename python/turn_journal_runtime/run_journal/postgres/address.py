@@ -1,0 +1,58 @@
+"""The address of a database, whose secrets are shown to nobody."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...errors import InvalidJournalError
+
+__all__ = ["Address"]
+
+#: A host that is cut off is noticed within half a minute. What the URL says goes before.
+_DEFAULTS: Final[dict[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "fallback_application_name": "turn-journal",
+}
+
+
+class Address:
+    """Where a journal is, for libpq in full and for people without what is secret.
+
+    Args:
+        url: `postgresql://…`; all of libpq's parameters go through to it, those of TLS and `options` too.
+
+    Raises:
+        InvalidJournalError: The URL cannot be read; it is not repeated in the message.
+    """
+
+    __slots__ = ("_conninfo", "shown")
+
+    def __init__(self, url: str) -> None:
+        try:
+            given = conninfo_to_dict(url)
+            self._conninfo = make_conninfo(url, **{k: v for k, v in _DEFAULTS.items() if k not in given})
+        except ProgrammingError:
+            # libpq repeats the part that it could not read, which may be a password.
+            raise InvalidJournalError(
+                "The address of the database cannot be read. It is postgresql://user:password@host:port/database, with "
+                "special characters of the password percent-encoded.",
+                kind="invalid_request",
+            ) from None
+        host, port, name, user = (given.get(key) for key in ("host", "port", "dbname", "user"))
+        place = f"{host or ''}{f':{port}' if port else ''}/{name or ''}"
+        #: User, host, port and database; no password, no parameters.
+        self.shown: str = f"postgresql://{f'{user}@' if user else ''}{place}"
+
+    def conninfo(self) -> str:
+        """What libpq connects with. Secret."""
+        return self._conninfo
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"

@@ -1,0 +1,165 @@
+"""One drive of one run in PostgreSQL: every write is one statement, which asks for the fence and may arrive twice.
+
+A statement locks the row of the drive, shared with the other steps of this driver; a claim locks it for itself. So
+what a driver records is either seen by the next one, or refused. Specified in run-journal.md, section 4.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..drive import Drive, one_more
+from ..events import RUNNING
+from ..journal import closing
+from ..steps import read_attempts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..steps import Attempt
+    from .database import Database
+    from .journal import PostgresRunJournal
+
+__all__ = ["PostgresDrive", "claim"]
+
+_HELD: Final = "WITH held AS (SELECT run_id FROM run_drives WHERE run_id = $1 AND fence = $2 AND owner = $3 FOR SHARE)"
+_STORE: Final = (
+    "INSERT INTO journal (run_id, seq, kind, payload, created_at) "
+    "SELECT run_id, $4::bigint, $5, $6, $7::double precision FROM held ON CONFLICT (run_id, seq, kind) DO NOTHING"
+)
+_INSERT: Final = f"{_HELD} {_STORE}"
+#: The record and the snapshot that goes with it change together.
+_INSERT_WITH_CHECKPOINT: Final = (
+    f"{_HELD}, stored AS ({_STORE} RETURNING run_id) "
+    "UPDATE runs SET checkpoint_id = $8, updated_at = $7 WHERE run_id IN (SELECT run_id FROM stored)"
+)
+_REPLACE: Final = (
+    f"{_HELD} UPDATE journal SET payload = $6 FROM held "
+    "WHERE journal.run_id = held.run_id AND journal.seq = $4 AND journal.kind = $5"
+)
+#: An attempt that has arrived before is known by its time.
+_ATTEMPT: Final = (
+    f"{_HELD}, log AS (SELECT attempt, created_at FROM step_attempts WHERE run_id = $1 AND seq = $4) "
+    "INSERT INTO step_attempts (run_id, seq, attempt, kind, state, error_type, message, next_seq, created_at) "
+    "SELECT run_id, $4::bigint, (SELECT COALESCE(MAX(attempt), 0) + 1 FROM log), "
+    "$5, $6, $7, $8, $9::bigint, $10::double precision FROM held "
+    "WHERE NOT EXISTS (SELECT 1 FROM log WHERE created_at = $10) ON CONFLICT DO NOTHING"
+)
+#: A fence is one drive's for ever: without an owner it is a drive that has ended, perhaps by this very statement.
+_END: Final = (
+    "WITH ended AS (UPDATE run_drives SET owner = NULL, holder = NULL, suspended = $3 "
+    "WHERE run_id = $1 AND fence = $2 AND (owner = $4 OR owner IS NULL) RETURNING run_id)"
+)
+_RELEASE: Final = f"{_END} SELECT run_id FROM ended"
+_FINISH: Final = (
+    f"{_END}, closed AS (UPDATE runs SET status = $5, outcome = $6, updated_at = $7 "
+    "WHERE status = 'running' AND run_id IN (SELECT run_id FROM ended)) SELECT run_id FROM ended"
+)
+_LOCK_RUN: Final = (
+    "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
+    "VALUES ($1, $2, $3, 'running', NULL, $4, $5, $6, $7) ON CONFLICT (run_id) DO UPDATE SET run_id = excluded.run_id"
+)
+_LOCK_DRIVE: Final = "SELECT owner, holder, fence, resumes, suspended FROM run_drives WHERE run_id = $1 FOR UPDATE"
+_CLAIM: Final = (
+    "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES ($1, $2, $3, $4, $5, 0) "
+    "ON CONFLICT (run_id) DO UPDATE SET owner = excluded.owner, holder = excluded.holder, fence = excluded.fence, "
+    "resumes = excluded.resumes, suspended = 0"
+)
+
+
+class PostgresDrive(Drive):
+    """The right to drive a run, and the record that it starts from."""
+
+    __slots__ = ()
+
+    @property
+    def _database(self) -> Database:
+        return cast("Database", self.journal._database)
+
+    def insert(self, seq: int, kind: str, payload: str, checkpoint_id: str | None = None) -> None:
+        """Records an event once.
+
+        Raises:
+            TurnBusyError: Another driver has the run.
+            JournalConflictError: The step has another content; the same again is no error.
+        """
+        row = (self.run_id, self.fence, self.token, seq, kind, payload, time.time())
+        database = self._database
+        if checkpoint_id is None:
+            changed = database.write(_INSERT, row)
+        else:
+            changed = database.write(_INSERT_WITH_CHECKPOINT, (*row, checkpoint_id))
+        if not changed:
+            database.repeat(partial(self._explain, seq, kind, payload))
+
+    def replace(self, seq: int, kind: str, payload: str) -> None:
+        """Puts another content at a step whose caller has asked for that in so many words."""
+        row = (self.run_id, self.fence, self.token, seq, kind, payload)
+        if not self._database.write(_REPLACE, row):
+            raise self.lost()
+
+    def attempt(self, seq: int, attempt: Attempt) -> None:
+        """Adds to a step's log of attempts."""
+        row = (self.run_id, self.fence, self.token, seq, *attempt, time.time())
+        database = self._database
+        if not database.write(_ATTEMPT, row) and not database.read(
+            "SELECT 1 FROM run_drives WHERE run_id = $1 AND fence = $2 AND owner = $3", row[:3]
+        ):
+            raise self.lost()
+
+    def finish(self, outcome: str) -> None:
+        """Ends the run and the drive."""
+        status, text, now, _ = closing(self.run_id, outcome)
+        if not self._database.read(_FINISH, (self.run_id, self.fence, 0, self.token, status, text, now)):
+            raise self.lost()
+
+    def release(self, *, is_suspended: bool) -> None:
+        """Ends the drive; the run can be driven again. A drive that was lost before has nothing to release."""
+        self._database.read(_RELEASE, (self.run_id, self.fence, int(is_suspended), self.token))
+
+
+def claim(
+    journal: PostgresRunJournal,
+    driver: object,
+    run_id: str,
+    *,
+    agent: str,
+    task: str,
+    metadata: Mapping[str, Any] | None,
+    max_resumes: int,
+    take_over: bool = False,
+) -> PostgresDrive:
+    """Takes a run for one driver, or its record alone when it has ended. What was resumed is counted before it starts.
+
+    Raises:
+        TurnBusyError: A living driver has it, and it is not to be taken over.
+        ResumeBudgetExhaustedError: It was resumed `max_resumes` times.
+    """
+    row = journal._run_row(run_id, agent, task, None, metadata)
+    owner = journal._ownership.owner()
+    with journal._database.locking() as cursor:
+        cursor.execute(_LOCK_RUN, row)
+        # Appends of the driver before hold this row shared: they are done, or will be refused, when the record is read.
+        found = cursor.execute(_LOCK_DRIVE, (run_id,)).fetchone()
+        token, holder, fence, resumes, was_suspended = found or (None, None, None, 0, 0)
+        (status, checkpoint_id) = cursor.execute(
+            "SELECT status, checkpoint_id FROM runs WHERE run_id = $1", (run_id,)
+        ).fetchone() or (RUNNING, None)
+        record: dict[int, dict[str, bytes]] = {}
+        rows = cursor.execute("SELECT seq, kind, payload FROM journal WHERE run_id = $1", (run_id,))
+        for seq, kind, payload in rows:
+            record.setdefault(seq, {})[kind] = payload
+        attempts = read_attempts(cursor, run_id)  # type: ignore[arg-type] # it answers as SQLite's does
+        last_seq = max(record.keys() | attempts.keys(), default=-1)
+        if status != RUNNING:
+            return PostgresDrive(journal, run_id, None, 0, checkpoint_id, record, attempts, last_seq)
+        if not take_over:
+            journal._ownership.refuse_owner(run_id, token, holder)
+        if (fence is not None or last_seq >= 0) and not was_suspended:
+            resumes = one_more(run_id, resumes, max_resumes)
+        fence = (fence or 0) + 1
+        cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
+        journal._ownership.begin(run_id, driver)
+    return PostgresDrive(journal, run_id, owner.token, fence, checkpoint_id, record, attempts, last_seq)
