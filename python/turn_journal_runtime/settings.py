@@ -37,9 +37,9 @@ class Settings(NamedTuple):
     call_timeout: float = 30.0
     #: Seconds from the start of the process until it must be ready.
     start_timeout: float = 10.0
-    #: The most bytes a journal may have as compact JSON.
+    #: The most bytes a journal may have as compact JSON; at most 64 MiB.
     max_journal_bytes: int = 8 * 1024 * 1024
-    #: The most containers of a journal that may stand in each other; the journal itself is the first.
+    #: The most containers of a journal that may stand in each other; the journal itself is the first. At most 250.
     max_depth: int = 128
     #: The most calls that may be open at a time; a caller with one more waits for room.
     max_queued: int = 100_000
@@ -108,6 +108,10 @@ def _read() -> Settings:
         ) from None
 
 
+#: What every JSON library between the two languages can carry.
+_AT_MOST: Final = {"max_journal_bytes": 64 * 1024 * 1024, "max_depth": 250}
+
+
 @cache
 def _environment_model() -> type[BaseSettings]:
     """The pydantic settings class that reads `Settings` from the environment; all numbers are positive."""
@@ -120,5 +124,6 @@ def _environment_model() -> type[BaseSettings]:
     fields: dict[str, Any] = {}
     for name, kind in get_type_hints(Settings).items():
         default = Settings._field_defaults[name]
-        fields[name] = (kind if default is None else Annotated[kind, Field(gt=0, allow_inf_nan=False)], default)
+        bounds = Field(gt=0, le=_AT_MOST.get(name), allow_inf_nan=False)
+        fields[name] = (kind if default is None else Annotated[kind, bounds], default)
     return create_model("EnvironmentSettings", __base__=Base, **fields)

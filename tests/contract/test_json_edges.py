@@ -14,6 +14,7 @@ from tests.contract.cases import journal_of, operation_id
 
 from turn_journal_runtime.errors import InvalidJournalError, JournalCorruptError, TurnJournalError
 from turn_journal_runtime.journal import (
+    inspect_turn_journal,
     interpret_turn_journal_projection,
     load_turn_journal,
     turn_journal_path,
@@ -152,6 +153,24 @@ def test_8_mib_and_not_one_byte_more(path: Path, client: RuntimeClient) -> None:
             ask()
         assert refused.value.kind == "journal_too_large"
     assert load_turn_journal(path, client=client) == large
+
+
+def test_one_byte_more_in_a_file_is_damage_and_white_space_is_not(path: Path, client: RuntimeClient) -> None:
+    path.parent.mkdir(parents=True)
+    text = json.dumps(of_size(MAX_JOURNAL_BYTES + 1), separators=(",", ":"))
+    path.write_text(text, "utf-8")
+    for ask in (
+        lambda: load_turn_journal(path, client=client),
+        lambda: inspect_turn_journal(path.parents[3], **QUESTION, client=client),
+        lambda: write_turn_journal(path, PLAIN, client=client),
+    ):
+        with pytest.raises(JournalCorruptError) as damaged:
+            ask()
+        assert damaged.value.details["reason"] == "too_large"
+        assert damaged.value.details["bytes"] == MAX_JOURNAL_BYTES + 1
+    assert path.read_text("utf-8") == text
+    path.write_text(json.dumps(of_size(MAX_JOURNAL_BYTES), indent=8), "utf-8")
+    assert load_turn_journal(path, client=client) == of_size(MAX_JOURNAL_BYTES)
 
 
 def test_bytes_are_counted_not_characters(path: Path, client: RuntimeClient) -> None:

@@ -64,6 +64,15 @@ def test_a_value_that_does_not_fit_is_named_with_its_variable(value: str, monkey
     assert (wrong.value.kind, wrong.value.details["setting"]) == ("setting_invalid", "TURN_JOURNAL_START_TIMEOUT")
 
 
+@pytest.mark.parametrize(("name", "most"), [("MAX_DEPTH", 250), ("MAX_JOURNAL_BYTES", 64 * 2**20)])
+def test_limits_go_as_far_as_both_languages_can_carry(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"TURN_JOURNAL_{name}", str(most))
+    assert getattr(current(), name.lower()) == most
+    monkeypatch.setenv(f"TURN_JOURNAL_{name}", str(most + 1))
+    with pytest.raises(RuntimeUnavailableError, match=f"TURN_JOURNAL_{name} does not fit"):
+        current()
+
+
 def test_every_setting_is_described_where_it_stands() -> None:
     source = inspect.getsource(settings)
     lines = source.splitlines()

@@ -24,6 +24,9 @@ export interface JsonFault {
 export const MAX_DEPTH = 128
 /** Size allowed for a journal, as compact JSON in UTF-8 bytes. */
 export const MAX_JOURNAL_BYTES = 8 * 1024 * 1024
+/** The most that these may be set to: what every JSON library on the way can carry, and what fits in memory. */
+export const GREATEST_DEPTH = 250
+export const GREATEST_JOURNAL_BYTES = 64 * 1024 * 1024
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)

@@ -3,10 +3,13 @@ import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import { MAX_DEPTH, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
+import { GREATEST_DEPTH, GREATEST_JOURNAL_BYTES, MAX_DEPTH, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 
-const Positive = Schema.Int.check(Schema.isGreaterThan(0))
-const configured = (name: string, otherwise: number) => Config.withDefault(Config.schema(Positive, name), otherwise)
+const configured = (name: string, otherwise: number, most: number) =>
+  Config.withDefault(
+    Config.schema(Schema.Int.check(Schema.isGreaterThan(0), Schema.isLessThanOrEqualTo(most)), name),
+    otherwise
+  )
 
 export class Limits extends Context.Service<
   Limits,
@@ -29,9 +32,9 @@ export class Limits extends Context.Service<
   static readonly layer = Layer.effect(
     Limits,
     Config.unwrap<Limits["Service"]>({
-      journalBytes: configured("TURN_JOURNAL_MAX_JOURNAL_BYTES", Limits.defaults.journalBytes),
-      depth: configured("TURN_JOURNAL_MAX_DEPTH", Limits.defaults.depth),
-      queuedRequests: configured("TURN_JOURNAL_MAX_QUEUED", Limits.defaults.queuedRequests)
+      journalBytes: configured("TURN_JOURNAL_MAX_JOURNAL_BYTES", Limits.defaults.journalBytes, GREATEST_JOURNAL_BYTES),
+      depth: configured("TURN_JOURNAL_MAX_DEPTH", Limits.defaults.depth, GREATEST_DEPTH),
+      queuedRequests: configured("TURN_JOURNAL_MAX_QUEUED", Limits.defaults.queuedRequests, Number.MAX_SAFE_INTEGER)
     })
   )
 }

@@ -29,7 +29,11 @@ export interface FileCommits {
   readonly forget: (files: Files) => Effect.Effect<void, StoreError>
 }
 
-export const make = (disk: Disk, histories: HistoryCache, capacity: number): FileCommits => {
+export const make = (
+  disk: Disk,
+  histories: HistoryCache,
+  { capacity, lineBytes }: { readonly capacity: number; readonly lineBytes: number }
+): FileCommits => {
   /** Folders whose own names are durable, by their inode. */
   const durableNames = new Recent<string, bigint>(capacity)
   /** Snapshots that were made durable here, as they were then. */
@@ -184,7 +188,7 @@ export const make = (disk: Disk, histories: HistoryCache, capacity: number): Fil
         work.keep(whole)
         let last = ""
         let lines = 0
-        yield* eachPiece(whole, 0, ({ text }) => {
+        yield* eachPiece(whole, { from: 0, lineBytes }, ({ text }) => {
           last = text
           lines++
           return true

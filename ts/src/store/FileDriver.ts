@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import type * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { JournalConflict } from "../contract/Errors.ts"
+import { MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import { isGoalId, turnKeyOfName } from "../journal/Address.ts"
 import { type Disk, exists } from "./Disk.ts"
 import { Driver, type Encoded, type HistoryEnd, type Scanned, type Snapshot, type Step } from "./Driver.ts"
@@ -27,6 +28,8 @@ export interface FileDriverOptions {
   /** Turns of which it is remembered how their history ends. */
   readonly rememberedTurns?: number
   readonly disk?: Disk
+  /** Size of a journal as compact JSON; `TURN_JOURNAL_MAX_JOURNAL_BYTES` unless it is given. */
+  readonly journalBytes?: number
 }
 
 const DEFAULTS = { openLocks: 256, rememberedTurns: 4096 }
@@ -35,6 +38,11 @@ const DEFAULT_LOCK_TIMEOUT = 5
 const configuredLockTimeout = Config.withDefault(
   Config.schema(Schema.Finite.check(Schema.isGreaterThan(0)), "TURN_JOURNAL_LOCK_TIMEOUT"),
   DEFAULT_LOCK_TIMEOUT
+)
+
+const configuredJournalBytes = Config.withDefault(
+  Config.schema(Schema.Int.check(Schema.isGreaterThan(0)), "TURN_JOURNAL_MAX_JOURNAL_BYTES"),
+  MAX_JOURNAL_BYTES
 )
 
 export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver, Config.ConfigError> =>
@@ -47,16 +55,22 @@ export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver, Conf
         Effect.sync(() => Lock.make({ patienceMs, maxOpen: settings.openLocks, disk: settings.disk })),
         (locks) => Effect.sync(locks.closeAll)
       )
-      return make(locks, settings)
+      return make(locks, { ...settings, journalBytes: options.journalBytes ?? (yield* configuredJournalBytes) })
     })
   )
 
 const make = (
   locks: Lock.Locks,
-  { disk, rememberedTurns }: Required<Pick<FileDriverOptions, "disk" | "rememberedTurns">>
+  {
+    disk,
+    rememberedTurns,
+    journalBytes
+  }: Required<Pick<FileDriverOptions, "disk" | "rememberedTurns" | "journalBytes">>
 ): Driver["Service"] => {
-  const histories = makeHistoryCache(rememberedTurns)
-  const commits = FileCommit.make(disk, histories, rememberedTurns)
+  const lineBytes = LINE_GROWTH * journalBytes
+  const histories = makeHistoryCache(rememberedTurns, lineBytes)
+  const commits = FileCommit.make(disk, histories, { capacity: rememberedTurns, lineBytes })
+  const snapshotOf = (place: Place): Snapshot | null => readSnapshot(place.path, INDENTED * journalBytes)
 
   const snapshot: Driver["Service"]["snapshot"] = (place) =>
     Effect.flatten(
@@ -66,7 +80,7 @@ const make = (
         const held = locks.tryShared(lock)
         if (held === null) return locks.with(lock, "shared", readLocked(place))
         try {
-          return Effect.succeed(readSnapshot(place.path))
+          return Effect.succeed(snapshotOf(place))
         } finally {
           if (held !== "open") held.release()
         }
@@ -74,7 +88,7 @@ const make = (
     )
 
   const readLocked = (place: Place): Effect.Effect<Snapshot | null, StoreError> =>
-    attempt("read the journal", place.path, () => readSnapshot(place.path))
+    attempt("read the journal", place.path, () => snapshotOf(place))
 
   const underSharedLock = <A>(place: Place, nothing: A, read: Effect.Effect<A, StoreError>) =>
     Effect.flatMap(
@@ -99,7 +113,7 @@ const make = (
         const { history } = filesOf(place)
         const known = histories.recall(history)
         if (known === null && exists(history)) return null
-        return { snapshot: known !== null || exists(place.path) ? readSnapshot(place.path) : null, history: known }
+        return { snapshot: known !== null || exists(place.path) ? snapshotOf(place) : null, history: known }
       }),
       (known) =>
         known === null
@@ -110,7 +124,7 @@ const make = (
   const load: Driver["Service"]["load"] = (place) => underSharedLock(place, NOTHING, loadLocked(place))
 
   const scan: Driver["Service"]["scan"] = (place, visit, mode) => {
-    const read = readBoth(place, false, (_, fd) => Effect.as(eachPiece(fd, 0, visit), true))
+    const read = readBoth(place, false, (_, fd) => Effect.as(eachPiece(fd, { from: 0, lineBytes }, visit), true))
     if (mode === "settled") return underSharedLock(place, NOTHING_SCANNED, read)
     return Effect.flatMap(
       attempt("read the turn", place.path, () => folderStands(place)),
@@ -192,10 +206,14 @@ const make = (
           .filter((key) => key !== null)
           .sort()
       ),
-    glance: (place) =>
-      attempt("read the journal", place.path, () => (folderStands(place) ? readSnapshot(place.path) : null))
+    glance: (place) => attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null))
   }
 }
+
+/** How many times as long a file may be as its journal's compact JSON, when another writer indented it. */
+const INDENTED = 2
+/** Canonical JSON writes `1e20` in full, so a line can be longer than its journal. */
+const LINE_GROWTH = 6
 
 const SUFFIX = ".json"
 const NOTHING: Encoded = { snapshot: null, history: null }

@@ -7,7 +7,7 @@
 import * as crypto from "node:crypto"
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
-import { check, isObject, type JsonObject, type JsonValue } from "../contract/Json.ts"
+import { check, GREATEST_DEPTH, isObject, type JsonObject, type JsonValue } from "../contract/Json.ts"
 import type { TurnAddress } from "../journal/Address.ts"
 import type { Admission } from "../journal/Admission.ts"
 import { canonicalText } from "../journal/Value.ts"
@@ -160,9 +160,6 @@ const follows = (record: Transition, previous: Link | null, turn: TurnAddress | 
 const sameSecret = (left: string, right: string): boolean =>
   left.length === right.length && crypto.timingSafeEqual(Buffer.from(left), Buffer.from(right))
 
-/** However deep journals may be here: deeper ones are not taken apart. */
-const MAX_LINE_DEPTH = 1000
-
 const REQUIRED = ["at", "completed_phases", "hash", "journal", "operation_id", "prev", "seq", "status"]
 const OPTIONAL = ["adopted", "hmac", "pruned"]
 
@@ -173,7 +170,7 @@ const parseRecord = (text: string): Transition | null => {
   } catch {
     return null
   }
-  if (!isObject(value) || !isObject(value["journal"]) || check(value["journal"], MAX_LINE_DEPTH) !== null) return null
+  if (!isObject(value) || !isObject(value["journal"]) || check(value["journal"], GREATEST_DEPTH) !== null) return null
   const record = value as Record<string, JsonValue | undefined>
   if (!REQUIRED.every((name) => Object.hasOwn(record, name))) return null
   if (!Object.keys(record).every((name) => REQUIRED.includes(name) || OPTIONAL.includes(name))) return null

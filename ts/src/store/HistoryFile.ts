@@ -2,15 +2,12 @@
 import { isUtf8 } from "node:buffer"
 import { fstatSync, lstatSync, readSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import { MAX_JOURNAL_BYTES } from "../contract/Json.ts"
 import type { TurnAddress } from "../journal/Address.ts"
 import * as Chain from "./Chain.ts"
 import type { HistoryEnd, Piece, Position, Visit } from "./Driver.ts"
 import { Recent } from "./Recent.ts"
 import { type Stamp, sameStamp } from "./SafeFile.ts"
 
-/** Canonical JSON writes `1e20` in full, so a line can be longer than its journal. */
-const MAX_LINE_BYTES = 6 * MAX_JOURNAL_BYTES
 const CHUNK_BYTES = 256 * 1024
 /** Chunks read before other requests get their turn. */
 const CHUNKS_AT_A_TIME = 16
@@ -18,9 +15,15 @@ const CHUNKS_AT_A_TIME = 16
 const LINE_FEED = 10
 const CARRIAGE_RETURN = 13
 
+/** Where reading begins, and how long a line may be: what is longer is none. */
+export interface Extent {
+  readonly from: number
+  readonly lineBytes: number
+}
+
 /** Calls `visit` for each line from an offset on, until it has enough. Works at once on a file of a few chunks. */
-export const eachPiece = (fd: number, from: number, visit: Visit): Effect.Effect<void> => {
-  const reader = makeReader(fd, from, visit)
+export const eachPiece = (fd: number, extent: Extent, visit: Visit): Effect.Effect<void> => {
+  const reader = makeReader(fd, extent, visit)
   const go: Effect.Effect<void> = Effect.suspend(() => {
     for (let chunk = 0; chunk < CHUNKS_AT_A_TIME; chunk++) if (!reader()) return Effect.void
     return Effect.andThen(Effect.yieldNow, go)
@@ -28,7 +31,7 @@ export const eachPiece = (fd: number, from: number, visit: Visit): Effect.Effect
   return go
 }
 
-const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => {
+const makeReader = (fd: number, { from, lineBytes }: Extent, visit: Visit): (() => boolean) => {
   let offset = from
   let parts: Array<Buffer> = []
   let held = 0
@@ -36,7 +39,7 @@ const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => 
     const line = parts.length === 0 ? bytes : Buffer.concat([...parts, bytes])
     parts = []
     held = 0
-    const readable = line.length <= MAX_LINE_BYTES && isUtf8(line)
+    const readable = line.length <= lineBytes && isUtf8(line)
     return visit({ text: readable ? line.toString("utf8") : UNREADABLE, end, revision })
   }
   const { size } = fstatSync(fd)
@@ -61,7 +64,7 @@ const makeReader = (fd: number, from: number, visit: Visit): (() => boolean) => 
     parts.push(bytes.subarray(at))
     held += length - at
     // What is too long to be a line is not read to its end.
-    return held <= MAX_LINE_BYTES || take(Buffer.alloc(0), "", offset)
+    return held <= lineBytes || take(Buffer.alloc(0), "", offset)
   }
 }
 
@@ -80,14 +83,21 @@ interface Followed {
   readonly beforeLast: Position | null
 }
 
-const followFrom = (fd: number, turn: TurnAddress | null, from: Position | null): Effect.Effect<Followed> => {
-  const chain = Chain.follow(turn, { from })
-  const start = from === null ? 0 : from.revision + 1
-  return Effect.map(eachPiece(fd, start, chain.visit), () => ({ end: chain.end(), beforeLast: chain.beforeLast() }))
+const followWhole = (fd: number, turn: TurnAddress | null, lineBytes: number): Effect.Effect<Followed> => {
+  const chain = Chain.follow(turn)
+  return Effect.map(eachPiece(fd, { from: 0, lineBytes }, chain.visit), () => ({
+    end: chain.end(),
+    beforeLast: chain.beforeLast()
+  }))
 }
 
 /** Follows on, when the last line that was known is still there; null when it is not. */
-const followOn = (fd: number, turn: TurnAddress | null, before: Followed): Effect.Effect<Followed | null> => {
+const followOn = (
+  fd: number,
+  turn: TurnAddress | null,
+  before: Followed,
+  lineBytes: number
+): Effect.Effect<Followed | null> => {
   let isThere = false
   const last = before.end.sealed
   const chain = Chain.follow(turn, {
@@ -97,8 +107,8 @@ const followOn = (fd: number, turn: TurnAddress | null, before: Followed): Effec
       return isThere
     }
   })
-  const start = before.beforeLast === null ? 0 : before.beforeLast.revision + 1
-  return Effect.map(eachPiece(fd, start, chain.visit), () =>
+  const from = before.beforeLast === null ? 0 : before.beforeLast.revision + 1
+  return Effect.map(eachPiece(fd, { from, lineBytes }, chain.visit), () =>
     isThere ? { end: chain.end(), beforeLast: chain.beforeLast() } : null
   )
 }
@@ -113,7 +123,7 @@ export interface HistoryCache {
   readonly forget: (path: string) => void
 }
 
-export const makeHistoryCache = (capacity: number): HistoryCache => {
+export const makeHistoryCache = (capacity: number, lineBytes: number): HistoryCache => {
   const known = new Recent<string, { readonly stamp: Stamp; readonly followed: Followed }>(capacity)
   return {
     recall: (path) => {
@@ -130,9 +140,9 @@ export const makeHistoryCache = (capacity: number): HistoryCache => {
         // Only what grew was written on by another of us; anything else that changed is looked at from its beginning.
         const hasGrown = before?.stamp.ino === stamp.ino && before.stamp.size < stamp.size
         const mayFollowOn = hasGrown && before.followed.end.sealed !== null
-        const on = mayFollowOn ? followOn(fd, turn, before.followed) : Effect.succeed(null)
+        const on = mayFollowOn ? followOn(fd, turn, before.followed, lineBytes) : Effect.succeed(null)
         const whole = Effect.flatMap(on, (found) =>
-          found === null ? followFrom(fd, turn, null) : Effect.succeed(found)
+          found === null ? followWhole(fd, turn, lineBytes) : Effect.succeed(found)
         )
         return Effect.map(whole, (followed) => {
           known.set(path, { stamp, followed })

@@ -8,7 +8,14 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
 import type { Inspection } from "../contract/Inspection.ts"
-import { check, type JsonValue, MAX_DEPTH, MAX_JOURNAL_BYTES } from "../contract/Json.ts"
+import {
+  check,
+  GREATEST_DEPTH,
+  GREATEST_JOURNAL_BYTES,
+  type JsonValue,
+  MAX_DEPTH,
+  MAX_JOURNAL_BYTES
+} from "../contract/Json.ts"
 import type { ReadResult, WriteResult } from "../contract/Messages.ts"
 import type { RecoveryCheck } from "../contract/Recovery.ts"
 import { DEFAULT_PAGE, type HistoryResult, MAX_PAGE, type RepairResult } from "../contract/Store.ts"
@@ -21,7 +28,7 @@ import * as Place from "./Place.ts"
 import * as Prune from "./Prune.ts"
 import * as Queries from "./Queries.ts"
 import { type RepairRequest, repair } from "./Repair.ts"
-import { makeReader, positionOf, present, type Standing, snapshotText, standing } from "./Stored.ts"
+import { type JournalLimits, makeReader, positionOf, present, type Standing, snapshotText, standing } from "./Stored.ts"
 import { historyOf, journalAt, stoodSince } from "./Transitions.ts"
 import * as Verify from "./Verify.ts"
 import * as Walk from "./Walk.ts"
@@ -88,7 +95,12 @@ export class JournalStore extends Context.Service<
       Effect.gen(function* () {
         const driver = yield* Driver
         const signingKey = options.signingKey === undefined ? yield* configuredKey : options.signingKey
-        return make(driver, signingKey, { ...DEFAULT_LIMITS, ...options })
+        const { journalBytes = MAX_JOURNAL_BYTES, depth = MAX_DEPTH } = options
+        const limits = {
+          journalBytes: Math.min(journalBytes, GREATEST_JOURNAL_BYTES),
+          depth: Math.min(depth, GREATEST_DEPTH)
+        }
+        return make(driver, signingKey, limits)
       })
     )
 }
@@ -98,14 +110,9 @@ const configuredKey = Effect.map(Config.option(Config.Redacted("TURN_JOURNAL_SIG
 /** Journals that are remembered as they were last read. */
 const REMEMBERED_JOURNALS = 512
 
-const DEFAULT_LIMITS = { journalBytes: MAX_JOURNAL_BYTES, depth: MAX_DEPTH }
-
-const make = (
-  driver: Driver["Service"],
-  key: SigningKey | null,
-  { journalBytes, depth }: typeof DEFAULT_LIMITS
-): JournalStore["Service"] => {
-  const readDocument = makeReader(REMEMBERED_JOURNALS, depth)
+const make = (driver: Driver["Service"], key: SigningKey | null, limits: JournalLimits): JournalStore["Service"] => {
+  const { journalBytes, depth } = limits
+  const readDocument = makeReader(REMEMBERED_JOURNALS, limits)
 
   const write: JournalStore["Service"]["write"] = Effect.fnUntraced(function* (request) {
     const place = yield* Effect.fromResult(Place.ofPath(request.path))
@@ -167,7 +174,7 @@ const make = (
 
   const read: JournalStore["Service"]["read"] = Effect.fnUntraced(function* ({ path, at }) {
     const place = yield* Effect.fromResult(Place.ofPath(path))
-    if (at !== undefined && at !== null) return yield* journalAt(driver, readDocument, place, at)
+    if (at !== undefined && at !== null) return yield* journalAt(driver, readDocument, limits, place, at)
     const stored = yield* driver.load(place)
     const document = yield* Effect.fromResult(readDocument(place, yield* Effect.fromResult(present(stored))))
     const position = stored.history === null ? null : positionOf(stored.history, document)
@@ -208,10 +215,10 @@ const make = (
     read,
     inspectStored,
     history,
-    ...Queries.make(driver, walks, depth),
-    ...Verify.make(driver, walks, key, depth),
-    ...Prune.make(driver, walks, readDocument, key, depth),
-    repair: (request) => repair(driver, { key, depth }, request)
+    ...Queries.make(driver, walks, limits),
+    ...Verify.make(driver, walks, key, limits),
+    ...Prune.make(driver, walks, readDocument, key, limits),
+    repair: (request) => repair(driver, { key, limits }, request)
   })
 }
 

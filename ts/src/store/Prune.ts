@@ -8,7 +8,7 @@ import { admit, type Refusal } from "../journal/Admission.ts"
 import type { Driver, Encoded, Snapshot, Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
-import { decode, type Reader, snapshotText, standing } from "./Stored.ts"
+import { decode, type JournalLimits, type Reader, snapshotText, standing } from "./Stored.ts"
 import { tombstoneOf } from "./Tombstone.ts"
 import type { Range, TurnPlace, Walks } from "./Walk.ts"
 
@@ -34,7 +34,7 @@ export const make = (
   walks: Walks,
   read: Reader,
   key: SigningKey | null,
-  depth: number
+  limits: JournalLimits
 ): Pruning => {
   const prune: Pruning["prune"] = Effect.fnUntraced(function* ({ olderThan, keep, dryRun = false, ...range }) {
     const clock = yield* Clock.Clock
@@ -73,7 +73,7 @@ export const make = (
     Effect.flatMap(driver.glance(place), (snapshot) => {
       if (snapshot === null || isYounger(snapshot, before)) return Effect.succeed(false)
       return Effect.fromResult(
-        Result.map(decode(snapshot.bytes, depth), (journal) => tombstoneOf(journal, place.address) !== null)
+        Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address) !== null)
       )
     })
 

@@ -21,7 +21,7 @@ import { settlementOf } from "../journal/Settlement.ts"
 import { asObject, get, isIdentity } from "../journal/Value.ts"
 import type { Driver } from "./Driver.ts"
 import * as Place from "./Place.ts"
-import { decode } from "./Stored.ts"
+import { decode, type JournalLimits } from "./Stored.ts"
 import type { Range, TurnPlace, Walks } from "./Walk.ts"
 
 export interface FindSettlementRequest {
@@ -51,14 +51,14 @@ export interface Queries {
   readonly recoverable: (request: RecoverableRequest) => Effect.Effect<RecoverableResult, CoreError>
 }
 
-export const make = (driver: Driver["Service"], walks: Walks, depth: number): Queries => {
+export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLimits): Queries => {
   /** The journal of a turn that was listed; null when it went away since. */
   const glance = (place: TurnPlace): Effect.Effect<Found | null, CoreError> =>
     Effect.flatMap(driver.glance(place), (snapshot) =>
       snapshot === null
         ? Effect.succeed(null)
         : Effect.fromResult(
-            Result.map(decode(snapshot.bytes, depth), (journal) => ({ journal, updatedAt: snapshot.updatedAt }))
+            Result.map(decode(snapshot.bytes, limits), (journal) => ({ journal, updatedAt: snapshot.updatedAt }))
           )
     )
 

@@ -18,7 +18,7 @@ import type { Commit, Driver, Encoded, HistoryEnd, Piece, Position, Snapshot } f
 import { corrupt } from "./Failure.ts"
 import { type SigningKey, type Transition, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
-import { decode, positionOf, snapshotText } from "./Stored.ts"
+import { decode, type JournalLimits, positionOf, snapshotText, within } from "./Stored.ts"
 
 export interface RepairRequest {
   readonly path: string
@@ -49,12 +49,12 @@ interface Plan {
 
 export const repair = Effect.fnUntraced(function* (
   driver: Driver["Service"],
-  { key, depth }: { readonly key: SigningKey | null; readonly depth: number },
+  { key, limits }: { readonly key: SigningKey | null; readonly limits: JournalLimits },
   request: RepairRequest
 ): Effect.fn.Return<RepairResult, CoreError> {
   const place = yield* Effect.fromResult(Place.ofPath(request.path))
   const found = yield* survey(driver, place)
-  const plan = yield* Effect.fromResult(planFor(place, found, depth))
+  const plan = yield* Effect.fromResult(planFor(place, found, limits))
   const digest = plan.change === null ? null : digestOf(found)
   const answer: RepairResult = {
     repair: plan.repair,
@@ -106,9 +106,9 @@ const survey = Effect.fnUntraced(function* (driver: Driver["Service"], place: Pl
 const planFor = (
   place: Place.Place,
   { snapshot, history, sealed }: Survey,
-  depth: number
+  limits: JournalLimits
 ): Result.Result<Plan, JournalCorrupt> => {
-  const decoded = snapshot === null ? null : decode(snapshot.bytes, depth)
+  const decoded = snapshot === null ? null : decode(snapshot.bytes, limits)
   const journal = decoded?._tag === "Success" ? decoded.success : null
   const document = journal === null ? null : { operationId: operationId(journal) }
   if (history === null) {
@@ -131,6 +131,8 @@ const planFor = (
         ? Result.succeed(NOTHING)
         : Result.fail(beyondRepair("Neither the journal nor any line of its history is whole."))
     }
+    const restorable = within(limits, sealed.journal)
+    if (Result.isFailure(restorable)) return Result.fail(beyondRepair(restorable.failure.message))
     return Result.succeed({
       repair: history.damage === null ? "restore_snapshot" : "cut_history",
       message: `The journal is ${snapshot === null ? "gone" : "damaged"}: it is written again as of transition ${sealed.seq}, the last one that is whole.`,

@@ -26,9 +26,6 @@ export const GUARDED = O_NOFOLLOW | O_NONBLOCK
 export const READ = O_RDONLY | GUARDED
 export const READ_FOLDER = O_RDONLY | O_DIRECTORY
 
-/** A journal of 8 MiB, also when another writer indented it. */
-export const MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
-
 /** What tells one state of a file from another, as far as a file system says. */
 export interface Stamp {
   readonly dev: bigint
@@ -62,18 +59,18 @@ const openFile = (path: string, flags: number): { readonly fd: number; readonly 
   throw unsafe(path, "it is not a plain file")
 }
 
-/** Reads a snapshot whole; null when there is none. */
-export const readSnapshot = (path: string): Snapshot | null => {
+/** Reads a snapshot whole, of at most so many bytes; null when there is none. */
+export const readSnapshot = (path: string, most: number): Snapshot | null => {
   const opened = openFile(path, READ)
   if (opened === null) return null
   const { fd, stat } = opened
   try {
     const { size, mtimeMs } = stat
-    if (size > MAX_SNAPSHOT_BYTES) {
+    if (size > most) {
       throw corrupt("journal_corrupt", "The stored journal is larger than any journal may be.", {
         reason: "too_large",
         bytes: size,
-        limit: MAX_SNAPSHOT_BYTES
+        limit: most
       })
     }
     const bytes = Buffer.allocUnsafe(size)

@@ -2,7 +2,7 @@
 import { isUtf8 } from "node:buffer"
 import * as Result from "effect/Result"
 import { type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
-import { isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
+import { check, isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
 import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
 import { operationIdOf } from "../journal/OperationId.ts"
 import { canonicalText } from "../journal/Value.ts"
@@ -28,13 +28,44 @@ export const snapshotText = (canonical: string): string =>
 
 const LONG_INTEGER = /\d{16}/
 
-/** Reads a journal's bytes, nested no deeper than `depth`. */
-export const decode = (bytes: Uint8Array, depth: number): Result.Result<JsonObject, JournalCorrupt> => {
-  if (!isUtf8(bytes)) return damaged("invalid_utf8", "it is not UTF-8", "$")
-  const parsed = parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), depth)
-  if (Result.isFailure(parsed)) return damaged(parsed.failure.reason, parsed.failure.message, parsed.failure.path)
-  return isObject(parsed.success) ? Result.succeed(parsed.success) : damaged("not_an_object", "it is no object", "$")
+/** What a journal may be, whoever wrote it. */
+export interface JournalLimits {
+  /** As compact JSON; a file may hold more, when another writer indented it. */
+  readonly journalBytes: number
+  readonly depth: number
 }
+
+/** Reads a journal's bytes. */
+export const decode = (bytes: Uint8Array, limits: JournalLimits): Result.Result<JsonObject, JournalCorrupt> => {
+  if (!isUtf8(bytes)) return damaged("invalid_utf8", "it is not UTF-8", "$")
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8")
+  const parsed = parse(text, limits.depth)
+  if (Result.isFailure(parsed)) {
+    const { reason, message, path } = parsed.failure
+    return reason === "too_deep" ? beyond("too_deep", path, limits.depth) : damaged(reason, message, path)
+  }
+  if (!isObject(parsed.success)) return damaged("not_an_object", "it is no object", "$")
+  return bytes.length > limits.journalBytes ? within(limits, parsed.success) : Result.succeed(parsed.success)
+}
+
+/** Refuses a stored journal that is larger or deeper than one may be that is written now. */
+export const within = (limits: JournalLimits, journal: JsonObject): Result.Result<JsonObject, JournalCorrupt> => {
+  const fault = check(journal, limits.depth)
+  if (fault !== null) return beyond("too_deep", fault.path, limits.depth)
+  const bytes = Buffer.byteLength(stringify(journal))
+  return bytes > limits.journalBytes ? beyond("too_large", "$", limits.journalBytes, bytes) : Result.succeed(journal)
+}
+
+const beyond = (reason: "too_large" | "too_deep", path: string, limit: number, bytes?: number) =>
+  Result.fail(
+    corrupt(
+      "journal_corrupt",
+      reason === "too_large"
+        ? `The stored journal has ${bytes} bytes as compact JSON, and one may have ${limit}. It was left as it is; TURN_JOURNAL_MAX_JOURNAL_BYTES says how many.`
+        : `The stored journal is nested deeper than ${limit} levels at ${path}. It was left as it is; TURN_JOURNAL_MAX_DEPTH says how deep one may be.`,
+      { reason, path, limit, ...(bytes === undefined ? {} : { bytes }) }
+    )
+  )
 
 const damaged = (reason: string, what: string, at: string) =>
   Result.fail(
@@ -51,7 +82,7 @@ export interface Reader {
   readonly remember: (place: Place, text: string, canonical: string) => void
 }
 
-export const makeReader = (capacity: number, depth: number): Reader => {
+export const makeReader = (capacity: number, limits: JournalLimits): Reader => {
   const known = new Recent<string, { readonly bytes: Uint8Array; readonly document: Document }>(capacity)
   const keep = (place: Place, bytes: Uint8Array, document: Document): void => {
     if (bytes.length <= MAX_REMEMBERED_BYTES) known.set(place.path, { bytes, document })
@@ -59,7 +90,7 @@ export const makeReader = (capacity: number, depth: number): Reader => {
   const read = (place: Place, { bytes }: Snapshot): Result.Result<Document, JournalCorrupt> => {
     const before = known.get(place.path)
     if (before !== undefined && Buffer.compare(before.bytes, bytes) === 0) return Result.succeed(before.document)
-    return Result.map(decode(bytes, depth), (journal) => {
+    return Result.map(decode(bytes, limits), (journal) => {
       const document = new LazyDocument(place, () => journal)
       keep(place, bytes, document)
       return document

@@ -7,7 +7,7 @@ import * as Chain from "./Chain.ts"
 import type { Driver } from "./Driver.ts"
 import type { Transition } from "./History.ts"
 import type { Place } from "./Place.ts"
-import { historyDamaged, positionOf, present, type Reader } from "./Stored.ts"
+import { historyDamaged, type JournalLimits, positionOf, present, type Reader, within } from "./Stored.ts"
 
 /** Collects what is wanted of the transitions up to one, and drops those whose journal never stood. */
 const collect = <A>(
@@ -40,6 +40,7 @@ const collect = <A>(
 export const journalAt = Effect.fnUntraced(function* (
   driver: Driver["Service"],
   read: Reader,
+  limits: JournalLimits,
   place: Place,
   at: number
 ): Effect.fn.Return<ReadResult, CoreError> {
@@ -51,7 +52,8 @@ export const journalAt = Effect.fnUntraced(function* (
       details: { at }
     })
   }
-  return { journal: found.journal, operation_id: found.operationId, seq: found.seq }
+  const journal = yield* Effect.fromResult(within(limits, found.journal))
+  return { journal, operation_id: found.operationId, seq: found.seq }
 })
 
 /**

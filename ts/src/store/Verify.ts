@@ -14,7 +14,7 @@ import * as Chain from "./Chain.ts"
 import type { Damage, Driver, HistoryEnd, Scanned, Snapshot } from "./Driver.ts"
 import type { SigningKey, Transition } from "./History.ts"
 import * as Place from "./Place.ts"
-import { decode, positionOf, snapshotText } from "./Stored.ts"
+import { decode, type JournalLimits, positionOf, snapshotText } from "./Stored.ts"
 import type { Range, TurnPlace, Walks } from "./Walk.ts"
 
 export interface VerifyRequest extends Range {
@@ -27,13 +27,18 @@ export interface Verification {
   readonly heads: (range: Range) => Effect.Effect<HeadsResult, CoreError>
 }
 
-export const make = (driver: Driver["Service"], walks: Walks, key: SigningKey | null, depth: number): Verification => {
+export const make = (
+  driver: Driver["Service"],
+  walks: Walks,
+  key: SigningKey | null,
+  limits: JournalLimits
+): Verification => {
   const look = (place: TurnPlace, head: TurnHead | null, mode: "settled" | "glance") =>
     Effect.suspend(() => {
       const watch = watchHistory(head)
       const chain = Chain.follow(place.address, { key, take: watch.take })
       return Effect.map(driver.scan(place, chain.visit, mode), (scanned) =>
-        judge(place.address, chain, watch, scanned, { head, depth })
+        judge(place.address, chain, watch, scanned, { head, limits })
       )
     })
 
@@ -148,10 +153,10 @@ const judge = (
   chain: Chain.Chain,
   watch: Watch,
   { snapshot, history: hasHistory }: Scanned,
-  { head, depth }: { readonly head: TurnHead | null; readonly depth: number }
+  { head, limits }: { readonly head: TurnHead | null; readonly limits: JournalLimits }
 ): VerifiedTurn => {
   const history = chain.end()
-  const journal = snapshot === null ? null : decode(snapshot.bytes, depth)
+  const journal = snapshot === null ? null : decode(snapshot.bytes, limits)
   const document = journal?._tag === "Success" ? { operationId: operationId(journal.success) } : null
   const position = positionOf(history, document) ?? null
   const standing = watch.last().find(({ seq }) => seq === position?.seq) ?? null
