@@ -12,6 +12,7 @@ import * as Leases from "./Leases.ts"
 import * as Reading from "./Reading.ts"
 import * as Schema from "./Schema.ts"
 import * as Server from "./Server.ts"
+import * as Sessions from "./Sessions.ts"
 import { GOALS, TURNS } from "./Statements.ts"
 import * as Writing from "./Writing.ts"
 
@@ -101,16 +102,18 @@ const makeService = (servers: Servers): DatabaseService => {
     Effect.flatMap(Effect.fromResult(Place.ofPath(path)), (place) =>
       Effect.flatMap(servers.ready(place.root ?? ""), (server) => call(server, place))
     )
+  const isRoot = (root: string) => Result.map(Place.ofTurn(root, { goalId: "goal", turnKey: "turn" }), () => root)
+  const within = <A, E>(root: string, call: (server: Server.Server) => Effect.Effect<A, E>) =>
+    Effect.flatMap(Effect.fromResult(isRoot(root)), (root) => Effect.flatMap(servers.ready(root), call))
   return {
     acquire: (request) => at(request.path, (server, place) => Leases.acquire(server, place, request)),
     renew: (request) => at(request.path, (server, place) => Leases.renew(server, place, request)),
     release: (request) => at(request.path, (server, place) => Leases.release(server, place, request)),
     holder: (path) => at(path, Leases.holder),
+    readSession: (request) => within(request.runtime_root, (server) => Sessions.read(server, request)),
+    writeSession: (request) => within(request.runtime_root, (server) => Sessions.write(server, request)),
     migrate: (root) =>
-      Effect.flatMap(
-        Effect.fromResult(Result.map(Place.ofTurn(root, { goalId: "goal", turnKey: "turn" }), () => root)),
-        (root) => Effect.flatMap(servers.any(root), Schema.migrate)
-      )
+      Effect.flatMap(Effect.fromResult(isRoot(root)), (root) => Effect.flatMap(servers.any(root), Schema.migrate))
   }
 }
 

@@ -1,7 +1,7 @@
 /** What stands of a turn in a database, read as of one moment, and remembered so that only what is new is read again. */
 import * as Effect from "effect/Effect"
 import * as Chain from "../Chain.ts"
-import type { Encoded, HistoryEnd, Piece, Scanned, Snapshot, Visit } from "../Driver.ts"
+import type { Encoded, HistoryEnd, Scanned, Snapshot, Visit } from "../Driver.ts"
 import type { StoreError } from "../Failure.ts"
 import { type Place, withinDatabase } from "../Place.ts"
 import { Recent } from "../Recent.ts"
@@ -180,7 +180,7 @@ const read = (
     const start = from.line > 0 && turn["base"] === from.base ? from.line : 0
     const head = Number(turn["head"])
     if (Number(lines.at(-1)?.["line"] ?? start) >= head) {
-      lines.map(pieceOf).every(begin(turn))
+      inOrder(start, begin(turn))(lines)
       const last = lines.find(({ line }) => line === head)
       if (start > 0 && start === head) return { row: turn, snapshot: "as before" }
       return { row: turn, snapshot: snapshotIn(turn, last ?? {}) }
@@ -193,11 +193,11 @@ const read = (
         const [whole] = yield* query(SNAPSHOT, [path, NOTHING_WRITTEN])
         if (whole === undefined) return null
         begun = true
-        const visit = begin({ ...whole, base: NOTHING_WRITTEN })
+        const visit = inOrder(0, begin({ ...whole, base: NOTHING_WRITTEN }))
         for (let after = { line: 0, bytes: 0 }; ; ) {
           const page = yield* query(LINES, [path, after.line, after.bytes + PAGE_BYTES])
           const last = page.at(-1)
-          if (last === undefined || !page.map(pieceOf).every(visit)) break
+          if (last === undefined || !visit(page)) break
           after = { line: Number(last["line"]), bytes: Number(last["ends_at"]) }
         }
         return { row: whole, snapshot: snapshotIn(whole, whole) }
@@ -207,7 +207,15 @@ const read = (
       .pipe(Effect.catchTag("Unsure", ({ code }) => Effect.fail(unavailable(server.name, code))))
   })
 
-const pieceOf = (row: Row): Piece => ({ text: textOf(row), end: "\n", revision: Number(row["ends_at"]) })
+/** Hands rows on as lines; one that does not stand where its number says is no line. False: no more are wanted. */
+const inOrder = (after: number, visit: Visit) => {
+  let before = after
+  return (rows: ReadonlyArray<Row>): boolean =>
+    rows.every((row): boolean => {
+      const text = row["line"] === ++before ? textOf(row) : ""
+      return visit({ text, end: "\n", revision: Number(row["ends_at"]) })
+    })
+}
 
 const snapshotIn = (turn: Row, line: Row): Snapshot | null => {
   const found = turn["found"]

@@ -5,6 +5,7 @@ import { StoreFailure } from "../../contract/Errors.ts"
 import type { StoreError } from "../Failure.ts"
 import { outcomeUnknown, schemaMissing, schemaNewer, schemaOlder } from "./Failure.ts"
 import { migration as m0001 } from "./migrations/0001_turns.ts"
+import { migration as m0002 } from "./migrations/0002_sessions.ts"
 import type { Query, Server } from "./Server.ts"
 
 export interface Migration {
@@ -13,7 +14,7 @@ export interface Migration {
   readonly statements: ReadonlyArray<string>
 }
 
-const MIGRATIONS: ReadonlyArray<Migration> = [m0001]
+const MIGRATIONS: ReadonlyArray<Migration> = [m0001, m0002]
 
 /** What this program needs: the number of the last migration. */
 export const VERSION = MIGRATIONS.length
