@@ -1,0 +1,254 @@
+"""openai-agents whose model responses and tool calls are recorded, and replayed after a crash.
+
+    async with AsyncDurableRun(RunJournal(), "invoice-42") as run:
+        agent = Agent("billing", model=JournalModel(model, run), tools=[journal_tool(charge, run)])
+        result = await Runner.run(agent, "Pay invoice 42.")
+
+Run the same code again after a crash: what is on record is not asked and not done again. Needs the extra
+`openai-agents`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from agents import FunctionTool, Model, ModelResponse, ModelSettings, Usage
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from agents import AgentOutputSchemaBase, Handoff, ModelTracing, Tool
+    from agents.items import TResponseInputItem, TResponseStreamEvent
+    from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
+    from agents.tool_context import ToolContext
+    from openai.types.responses.response_prompt_param import ResponsePromptParam
+
+    from ..run_journal import AsyncDurableRun
+
+__all__ = ["JournalModel", "journal_tool"]
+
+_RESPONSE: Final[TypeAdapter[ModelResponse]] = TypeAdapter(ModelResponse)
+_END: Final = object()
+
+
+class JournalModel(Model):
+    """A model of the SDK that is asked once for each step of a run.
+
+    Args:
+        model: The model that is asked.
+        run: The drive that the agent takes its steps with.
+
+    A streamed response is recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked
+    for again.
+
+    Specified in run-journal.md, section 4.
+    """
+
+    def __init__(self, model: Model, run: AsyncDurableRun) -> None:
+        self._model = model
+        self._run = run
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],
+        model_settings: ModelSettings,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None,
+        conversation_id: str | None,
+        prompt: ResponsePromptParam | None,
+    ) -> ModelResponse:
+        """A response as a recorded step."""
+
+        async def ask() -> Any:
+            response = await self._model.get_response(
+                system_instructions,
+                input,
+                model_settings,
+                tools,
+                output_schema,
+                handoffs,
+                tracing,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+                prompt=prompt,
+            )
+            return _recorded(response)
+
+        request = _asked(system_instructions, input, model_settings, tools, handoffs)
+        return _RESPONSE.validate_python(await self._run.model(ask, request=request))
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],
+        model_settings: ModelSettings,
+        tools: list[Tool],
+        output_schema: AgentOutputSchemaBase | None,
+        handoffs: list[Handoff],
+        tracing: ModelTracing,
+        *,
+        previous_response_id: str | None,
+        conversation_id: str | None,
+        prompt: ResponsePromptParam | None,
+    ) -> AsyncIterator[TResponseStreamEvent]:
+        """A response as a recorded step; its events are passed on while they come."""
+        events: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def ask() -> Any:
+            completed: Response | None = None
+            async for event in self._model.stream_response(
+                system_instructions,
+                input,
+                model_settings,
+                tools,
+                output_schema,
+                handoffs,
+                tracing,
+                previous_response_id=previous_response_id,
+                conversation_id=conversation_id,
+                prompt=prompt,
+            ):
+                if isinstance(event, ResponseCompletedEvent):
+                    completed = event.response
+                events.put_nowait(event)
+            if completed is None:
+                raise RuntimeError("The model's stream ended before its response was complete.")
+            return _recorded(_response_of(completed))
+
+        async def step() -> Any:
+            try:
+                return await self._run.model(ask, request=request)
+            finally:
+                events.put_nowait(_END)
+
+        request = _asked(system_instructions, input, model_settings, tools, handoffs)
+        task = asyncio.ensure_future(step())
+        try:
+            live = False
+            while (event := await events.get()) is not _END:
+                live = True
+                yield event
+            recorded = await task
+            if not live:
+                yield _completed(_RESPONSE.validate_python(recorded))
+        finally:
+            task.cancel()
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
+        """What the model itself advises."""
+        return self._model.get_retry_advice(request)
+
+    async def close(self) -> None:
+        """Closes the model."""
+        await self._model.close()
+
+
+def journal_tool(
+    tool: FunctionTool,
+    run: AsyncDurableRun,
+    *,
+    restart_safe: bool = False,
+    readback: Callable[[str], Any] | None = None,
+) -> FunctionTool:
+    """A tool of the SDK whose calls are recorded steps of a run.
+
+    Args:
+        tool: The tool, as `function_tool` makes it. What its `failure_error_function` answers is a result like any
+            other.
+        run: The drive that the agent takes its steps with.
+        restart_safe: It may be run again when nobody knows whether it ran.
+        readback: Finds out with the idempotency key whether its effect happened: answers `Committed(result)`,
+            `Absent()` or `Unknown()`.
+
+    The SDK raises what stops a run (`UncertainEffectError`, `TurnSuspended`) as its own `UserError`, whose `__cause__`
+    it is.
+
+    Specified in run-journal.md, section 4.
+    """
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        async def execute(**_: Any) -> Any:
+            return to_jsonable_python(await tool.on_invoke_tool(context, arguments))
+
+        try:
+            given = json.loads(arguments) if arguments else {}
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            # The tool answers what is wrong with it, which is an outcome, too.
+            given = {"arguments": arguments}
+        return await run.tool(
+            tool.name, given, execute, restart_safe=restart_safe, readback=readback, label=context.tool_call_id
+        )
+
+    return dataclasses.replace(tool, on_invoke_tool=invoke)
+
+
+def _asked(
+    system_instructions: str | None, input: Any, settings: ModelSettings, tools: list[Tool], handoffs: list[Handoff]
+) -> dict[str, Any]:
+    """What the model is shown: a change of it is a divergence."""
+    return {
+        "system_instructions": system_instructions,
+        "input": to_jsonable_python(input),
+        "settings": settings.to_json_dict(),
+        "tools": sorted([tool.name for tool in tools] + [handoff.tool_name for handoff in handoffs]),
+    }
+
+
+def _recorded(response: ModelResponse) -> Any:
+    # What the provider left out stays out: the SDK shows the model its own words again, and nulls would be new to it.
+    return _RESPONSE.dump_python(response, mode="json", exclude_unset=True)
+
+
+def _response_of(response: Response) -> ModelResponse:
+    """A streamed response in the form of one that was asked for in one piece."""
+    used = response.usage
+    usage = (
+        Usage()
+        if used is None
+        else Usage(
+            requests=1,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            total_tokens=used.total_tokens,
+            input_tokens_details=used.input_tokens_details,
+            output_tokens_details=used.output_tokens_details,
+        )
+    )
+    return ModelResponse(output=response.output, usage=usage, response_id=response.id)
+
+
+def _completed(recorded: ModelResponse) -> ResponseCompletedEvent:
+    """The end of a stream whose response is on record."""
+    usage = recorded.usage
+    response = Response(
+        id=recorded.response_id or "recorded",
+        created_at=time.time(),
+        model="recorded",
+        object="response",
+        output=recorded.output,
+        tool_choice="auto",
+        tools=[],
+        parallel_tool_calls=True,
+        usage=ResponseUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+            input_tokens_details=usage.input_tokens_details,
+            output_tokens_details=usage.output_tokens_details,
+        ),
+    )
+    return ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
