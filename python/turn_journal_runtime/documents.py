@@ -233,6 +233,12 @@ class LeaseHolder(TypedDict):
     remaining_ms: int
 
 
+class SessionBinding(TypedDict):
+    """The binding of a line of work in a database; None where there is none."""
+
+    binding: dict[str, Any] | None
+
+
 class RepairResult(TypedDict):
     """What a repair would do, or did."""
 

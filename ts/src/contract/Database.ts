@@ -1,6 +1,6 @@
 /**
  * Parameters and results of the methods that only a database answers: leases of turns that are driven on many hosts
- * (session-recovery.md section 4), and its schema. Folders have locks of the kernel instead, and need no schema.
+ * (session-recovery.md section 4), the sessions of their hosts (section 5), and its schema. Folders have locks of the kernel instead, and need no schema.
  */
 import * as Schema from "effect/Schema"
 
@@ -60,6 +60,27 @@ export const LeaseHolder = Schema.Struct({
   remaining_ms: Schema.Int
 }).annotate({ identifier: "LeaseHolder" })
 export type LeaseHolder = typeof LeaseHolder.Type
+
+// --- sessions of hosts
+
+/** A line of work, by a name that its goal has once: who gives it knows what it stands for. */
+const line = { runtime_root: Schema.String, goal_id: Schema.String, line: Schema.String }
+export const SessionLine = Schema.Struct(line)
+export type SessionLine = typeof SessionLine.Type
+
+/** What is known of the line's last session: an id and whose it is. */
+const Binding = Schema.NullOr(Schema.Record(Schema.String, Schema.Json))
+
+export const WriteSessionParams = Schema.Struct({
+  ...line,
+  /** Null: the session is gone, and the line starts another one. */
+  binding: Binding
+})
+export type WriteSessionParams = typeof WriteSessionParams.Type
+
+/** The binding as it is stored now; null where there is none. */
+export const SessionBinding = Schema.Struct({ binding: Binding }).annotate({ identifier: "SessionBinding" })
+export type SessionBinding = typeof SessionBinding.Type
 
 // --- the schema
 

@@ -1,4 +1,4 @@
-/** The protocol's methods that only a database answers: runtime.md section 2, session-recovery.md section 4. */
+/** The protocol's methods that only a database answers: runtime.md section 2, session-recovery.md sections 4 and 5. */
 import * as Effect from "effect/Effect"
 import {
   AcquireLeaseParams,
@@ -9,7 +9,10 @@ import {
   MigrateResult,
   ReleaseLeaseParams,
   ReleaseLeaseResult,
-  RenewLeaseParams
+  RenewLeaseParams,
+  SessionBinding,
+  SessionLine,
+  WriteSessionParams
 } from "../contract/Database.ts"
 import { Databases } from "../store/Databases.ts"
 import { make } from "./Method.ts"
@@ -30,6 +33,16 @@ export const releaseLease = make(
 
 export const leaseHolder = make("turn_lease.holder", { params: LeaseHolderParams, result: LeaseHolder }, ({ path }) =>
   Effect.flatMap(Databases, (databases) => databases.holder(path))
+)
+
+export const readSession = make("turn_session.read", { params: SessionLine, result: SessionBinding }, (params) =>
+  Effect.flatMap(Databases, (databases) => databases.readSession(params))
+)
+
+export const writeSession = make(
+  "turn_session.write",
+  { params: WriteSessionParams, result: SessionBinding },
+  (params) => Effect.flatMap(Databases, (databases) => databases.writeSession(params))
 )
 
 export const migrate = make("store.migrate", { params: MigrateParams, result: MigrateResult }, (params) =>

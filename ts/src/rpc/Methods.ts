@@ -117,6 +117,8 @@ export const methods: ReadonlyArray<Method<Core | Databases | JournalStore | Lim
   DatabaseMethods.renewLease,
   DatabaseMethods.releaseLease,
   DatabaseMethods.leaseHolder,
+  DatabaseMethods.readSession,
+  DatabaseMethods.writeSession,
   DatabaseMethods.migrate,
   assess,
   hostFailure

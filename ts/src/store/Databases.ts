@@ -15,7 +15,10 @@ import type {
   MigrateResult,
   ReleaseLeaseParams,
   ReleaseLeaseResult,
-  RenewLeaseParams
+  RenewLeaseParams,
+  SessionBinding,
+  SessionLine,
+  WriteSessionParams
 } from "../contract/Database.ts"
 import { InvalidJournal, type JournalConflict } from "../contract/Errors.ts"
 import { Driver } from "./Driver.ts"
@@ -30,6 +33,9 @@ export interface DatabaseService {
   readonly renew: (request: RenewLeaseParams) => Answer<HeldLease, JournalConflict>
   readonly release: (request: ReleaseLeaseParams) => Answer<ReleaseLeaseResult>
   readonly holder: (path: string) => Answer<LeaseHolder>
+  /** What is known of the session of a line of work. */
+  readonly readSession: (request: SessionLine) => Answer<SessionBinding>
+  readonly writeSession: (request: WriteSessionParams) => Answer<SessionBinding>
   /** Brings the schema up to what this version needs. */
   readonly migrate: (root: string) => Answer<MigrateResult>
 }
@@ -105,7 +111,7 @@ const refuseFolders = (database: Effect.Effect<Database>): DatabaseService => {
           new InvalidJournal({
             kind: "invalid_request",
             message:
-              "A folder has no leases to take and no schema: its drivers hold locks of the kernel. Give postgresql://….",
+              "A folder has no leases to take, no sessions and no schema: its drivers hold locks of the kernel and keep files. Give postgresql://….",
             details: { field }
           })
         )
@@ -114,6 +120,8 @@ const refuseFolders = (database: Effect.Effect<Database>): DatabaseService => {
     renew: (request) => at("path", request.path, (service) => service.renew(request)),
     release: (request) => at("path", request.path, (service) => service.release(request)),
     holder: (path) => at("path", path, (service) => service.holder(path)),
+    readSession: (request) => at("runtime_root", request.runtime_root, (service) => service.readSession(request)),
+    writeSession: (request) => at("runtime_root", request.runtime_root, (service) => service.writeSession(request)),
     migrate: (root) => at("runtime_root", root, (service) => service.migrate(root))
   }
 }

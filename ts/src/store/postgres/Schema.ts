@@ -14,7 +14,7 @@ export interface Migration {
   readonly statements: ReadonlyArray<string>
 }
 
-const MIGRATIONS: ReadonlyArray<Migration> = [m0001, m0002]
+export const MIGRATIONS: ReadonlyArray<Migration> = [m0001, m0002]
 
 /** What this program needs: the number of the last migration. */
 export const VERSION = MIGRATIONS.length
@@ -44,7 +44,8 @@ export const migrate = (server: Server): Effect.Effect<MigrateResult, StoreError
   Effect.gen(function* () {
     const [found] = yield* server.ask(WHERE, [])
     if (found?.["name"] == null) return yield* noSchema(server.name)
-    yield* server.ask(CREATE, [])
+    // Two who make it at the same time get in each other's way, although neither minds that it is there.
+    yield* Effect.catchIf(server.ask(CREATE, []), madeMeanwhile, () => server.ask(CREATE, []))
     const [row] = yield* server.ask(LATEST, [])
     const version = typeof row?.["version"] === "number" ? row["version"] : 0
     if (version > VERSION) return yield* schemaNewer(server.name, version, VERSION)
@@ -56,6 +57,8 @@ export const migrate = (server: Server): Effect.Effect<MigrateResult, StoreError
     }
     return { version: VERSION, applied }
   }).pipe(Effect.catchTag("Unsure", ({ code }) => Effect.fail(outcomeUnknown(server.name, code))))
+
+const madeMeanwhile = (error: StoreError): boolean => ["23505", "42P07"].includes(String(error.details["code"]))
 
 const run = (query: Query, version: number, { name, statements }: Migration) =>
   Effect.gen(function* () {
