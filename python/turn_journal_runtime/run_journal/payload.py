@@ -91,7 +91,7 @@ def decode(stored: bytes) -> Any:
     """
     # orjson reads an integer beyond 64 bits as a float; such a one has at least 19 digits in a row.
     # Text is searched several times as fast as bytes.
-    if _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO).decode("latin-1"):
+    if len(stored) < len(_LONG_NUMBER) or _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO).decode("latin-1"):
         try:
             return orjson.loads(stored)
         except orjson.JSONDecodeError:

@@ -71,15 +71,15 @@ class DurableSteps(Driving):
         events = drive.record.get(seq)
         if events is None or self._journal._redact is not None:
             return _MISS
-        result = events.get(KIND_TOOL_RESULT)
-        if result is None:
+        call, result = events.get(KIND_TOOL_CALL), events.get(KIND_TOOL_RESULT)
+        if call is None or result is None:
             return _MISS
         try:
             issued = orjson.dumps({"name": name, "args": args})
         except TypeError:
             return _MISS
         # Equal text is an equal call, except that orjson writes NaN as null: that goes the long way.
-        if "null" in issued.decode() or not events.get(KIND_TOOL_CALL, b"").startswith(issued[:-1] + _SUFFIX):
+        if not call.startswith(issued[:-1] + _SUFFIX) or "null" in issued.decode():
             return _MISS
         return decode(result)["result"]
 
