@@ -7,6 +7,8 @@ The cells where a call fails instead, and the process lives, are in ts/test/stor
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import sys
 import time
@@ -52,6 +54,8 @@ class Scenario(NamedTuple):
     params: Callable[[Path], dict[str, Any]]
     #: Which journals may stand afterwards; None: none.
     allowed: list[dict[str, Any] | None]
+    #: Whether another program wrote what was there before: a journal alone, and no history.
+    foreign: bool = False
 
 
 def write(completed: int) -> Callable[[Path], dict[str, Any]]:
@@ -64,6 +68,14 @@ SCENARIOS: Final = {
         ["folder.make", "lock.make", "history.open", *WRITE], [], "write", write(0), [None, journal(0)]
     ),
     "later write": Scenario(WRITE, [journal(0), journal(1)], "write", write(2), [journal(1), journal(2)]),
+    "adoption": Scenario(
+        ["lock.make", "history.open", *(step for step in WRITE if step != "history.truncate"), "history.rename"],
+        [journal(1)],
+        "write",
+        write(2),
+        [journal(1), journal(2)],
+        foreign=True,
+    ),
     "replayed write": Scenario(
         ["replay.sync", "leftover.remove"], [journal(0), journal(1)], "write", write(1), [journal(1)]
     ),
@@ -75,6 +87,8 @@ SCENARIOS: Final = {
         [DONE, journal(3, "committed")],
     ),
 }
+
+SEED: Final = int(os.environ.get("TURN_JOURNAL_SEED", str(time.time_ns() % 2**31)))
 
 #: Starts the core given as arguments, hands it one line, and waits to be killed by it.
 PARENT: Final = """
@@ -131,13 +145,14 @@ def test_killed_at_every_step(
     name: str, victim: Callable[..., bool], node: str, bundle: Path, core: Core, root: Path
 ) -> None:
     scenario = SCENARIOS[name]
-    # To a core whose parent died, the sides of a step are one: it goes on to the end of what it does.
-    sides = ("before", "after") if SOAK or victim is strike_core else ("before",)
-    faults = [f"{step}:{side}" for step in scenario.steps for side in sides]
+    faults = [f"{step}:{side}" for step in scenario.steps for side in ("before", "after")]
+    if victim is strike_parent and not SOAK:
+        # To a core whose parent died, the sides of a step are nearly one: it goes on to the end of what it does.
+        print(f"TURN_JOURNAL_SEED={SEED}")
+        faults = [f"{step}:{random.Random(f'{SEED} {step}').choice(('before', 'after'))}" for step in scenario.steps]
     roots = {fault: root / str(number) for number, fault in enumerate(faults)}
     for fault in faults:
-        for document in scenario.before:
-            core.call("write", path=str(path_of(roots[fault])), journal=document)
+        prepare(core, path_of(roots[fault]), scenario)
     with ThreadPoolExecutor(2) as pool:
         answered = list(
             pool.map(lambda fault: victim(node, bundle, fault, scenario.method, scenario.params(roots[fault])), faults)
@@ -145,6 +160,15 @@ def test_killed_at_every_step(
     for fault, was_answered in zip(faults, answered, strict=True):
         check(core, roots[fault], scenario, fault, was_answered)
     print(f"crash matrix, {name}, SIGKILL of the {victim.__name__.removeprefix('strike_')}: {len(faults)} cells")
+
+
+def prepare(core: Core, path: Path, scenario: Scenario) -> None:
+    for document in scenario.before:
+        if scenario.foreign:
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        else:
+            core.call("write", path=str(path), journal=document)
 
 
 def check(core: Core, root: Path, scenario: Scenario, fault: str, was_answered: bool) -> None:
