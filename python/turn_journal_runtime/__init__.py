@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         current_idempotency_key,
     )
     from .turns import (
+        DueTurn,
         HostAdapter,
         HostFailedError,
         HostRequest,
@@ -123,6 +124,7 @@ __all__ = [
     "ClaudeCliHost",
     "CodexCliHost",
     "Committed",
+    "DueTurn",
     "DurableRun",
     "FailedTurnSessionRecoveryError",
     "GitCheckpoints",
@@ -229,6 +231,7 @@ _ROOM_OF: dict[str, str] = {
     "HostAdapter": "turns",
     "HostFailedError": "turns",
     "HostRequest": "turns",
+    "DueTurn": "turns",
     "Owed": "turns",
     "Provider": "turns",
     "RecoverableTurn": "turns",

@@ -45,7 +45,7 @@ FACADE = {
         "store_flows",
     },
     "hosts": {"errors", "run_journal", "turns"},
-    "chat": {"bridge", "errors", "flow", "turns"},
+    "chat": {"address", "bridge", "errors", "flow", "turns"},
 }
 
 #: Folder of the core → folders it may import.

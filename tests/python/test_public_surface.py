@@ -24,6 +24,7 @@ ROOT = {
     "ClaudeCliHost",
     "CodexCliHost",
     "Committed",
+    "DueTurn",
     "DurableRun",
     "FailedTurnSessionRecoveryError",
     "GitCheckpoints",

@@ -191,6 +191,11 @@ class AsyncRuntimeClient(_Client):
             result: dict[str, Any] = end.value
             return result
 
+    @property
+    def for_threads(self) -> RuntimeClient:
+        """A client for threads over the same process."""
+        return RuntimeClient._sharing(self._link)
+
     async def info(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """What the core says of itself; see `RuntimeClient.info`."""
         return self._described(await self.call("runtime.info", {}, timeout=timeout))

@@ -11,10 +11,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from ..flow import wait_for
+from ..address import is_database
+from ..bridge import default_client
+from ..flow import run, wait_for
 from ..turns.lease import TurnLease, acquire_lease
 from ..turns.outcome import TurnRecoveryBlockedError
 from ..turns.plan import plan_turn
+from ..turns.root import open_root
 from ..turns.sessions import TurnSessions
 from ..turns.turn import run_turn
 
@@ -60,7 +63,7 @@ class ChatRuntime:
     Args:
         store: What was accepted and answered.
         adapter_factory: Makes the host of a session; called again when the host is missing or unhealthy.
-        runtime_root: The folder of the turns; the store's own folder when None.
+        runtime_root: The folder of the turns, or `postgresql://…`; the store's own folder when None.
         client: The runtime to ask; the default one when None.
 
     The process may be killed at any point: `resume_session` goes on, and the message that was being answered is
@@ -79,8 +82,8 @@ class ChatRuntime:
     ) -> None:
         self._store = store
         self._adapter_factory = adapter_factory
-        self._root = Path(os.path.abspath(runtime_root)) if runtime_root is not None else store.path.parent
-        self._client = client
+        self._root = os.path.abspath(store.path.parent) if runtime_root is None else runtime_root
+        self._client = client or default_client()
         self._lock = threading.Lock()
         self._conversations: dict[str, _Conversation] = {}
 
@@ -172,8 +175,10 @@ class ChatRuntime:
         with self._lock:
             known = self._conversations.get(session.session_id)
             if known is None:
-                place = self._root / "chat-sessions" / f"{uuid.uuid5(uuid.NAMESPACE_OID, session.session_id).hex}.json"
-                lease = acquire_lease(self._root, place)
+                # A database's leases are for turns; the store is a file of this machine, and so is its lock.
+                root = self._store.path.parent if is_database(self._root) else Path(os.path.abspath(self._root))
+                place = root / "chat-sessions" / f"{uuid.uuid5(uuid.NAMESPACE_OID, session.session_id).hex}.json"
+                lease = acquire_lease(root, place)
                 known = _Conversation(self._store, self._root, self._client, self._adapter_factory, session, lease)
                 self._conversations[session.session_id] = known
             return known
@@ -185,8 +190,8 @@ class _Conversation:
     def __init__(
         self,
         store: SessionStore,
-        root: Path,
-        client: RuntimeClient | None,
+        root: str | os.PathLike[str],
+        client: RuntimeClient,
         adapter_factory: Callable[[ChatSession], HostAdapter],
         session: ChatSession,
         lease: TurnLease,
@@ -276,7 +281,7 @@ class _Conversation:
             result = self._drive(turn, retry_failed=False)
             while result.status == "failed":
                 if result.failure_kind == "session_missing":
-                    self._sessions(turn).forget()  # the next message starts another one
+                    run(self._sessions(turn).forget(), self._client)  # the next message starts another one
                 if result.retry_due is None:
                     return self._end(turn, "failed", None, result.failure_kind or result.failed_phase)
                 if self._stopping.wait(max(result.retry_due - time.time(), 0)):
@@ -287,7 +292,7 @@ class _Conversation:
         return self._end(turn, "answered", result.result, None)
 
     def _drive(self, turn: ChatTurn, *, retry_failed: bool) -> TurnResult:
-        binding = self._sessions(turn).binding()
+        binding = run(self._sessions(turn).binding(), self._client)
         known = {"action": "start_new"} if binding is None else {"action": "resume", "id": binding.get("session_id")}
         return run_turn(
             self._root,
@@ -312,7 +317,8 @@ class _Conversation:
         return self._adapter
 
     def _sessions(self, turn: ChatTurn) -> TurnSessions:
-        return TurnSessions(self._root, plan_turn(**self._identity(turn)), {"context_policy": _POLICY})
+        bindings = open_root(self._root, self._client).bindings
+        return TurnSessions(bindings, plan_turn(**self._identity(turn)), {"context_policy": _POLICY})
 
     def _identity(self, turn: ChatTurn) -> _Identity:
         return {"goal_id": _GOAL, "agent_id": turn.session_id, "todo_id": f"message-{turn.seq}"}

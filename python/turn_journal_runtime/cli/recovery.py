@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -15,6 +14,7 @@ from ..errors import TurnJournalError
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
 from ..store import list_turn_journals, recoverable_turn_journals
+from ..turns.due import DueTurn
 from ..turns.lease import is_driven
 from ..turns.outcome import retry_due
 from .explanations import explain_reason
@@ -42,33 +42,6 @@ if TYPE_CHECKING:
 
 #: Where a package registers the function that drives its turns.
 ENTRY_POINTS: Final = "turn_journal_runtime.recover"
-
-
-@dataclass(frozen=True, slots=True)
-class DueTurn:
-    """What an entry point is handed: a turn that may go on.
-
-    Args:
-        runtime_root: Where it is stored.
-        goal_id: Its goal.
-        agent_id: Its owner.
-        turn_key: Its key.
-        todo_id: Its work; None for a plain turn.
-        turn_instance_id: Which of several turns for that work it is, when it says so.
-        resume_from: The phase it goes on from.
-        retry_failed: Whether it failed and is to be tried again.
-        session_binding_resolver: What `--resolver` named, for `run_turn`; None: nothing was named.
-    """
-
-    runtime_root: str
-    goal_id: str
-    agent_id: str
-    turn_key: str
-    todo_id: str | None
-    turn_instance_id: str | None
-    resume_from: str
-    retry_failed: bool
-    session_binding_resolver: SessionBindingResolver | None = None
 
 
 class _Stopped(NamedTuple):

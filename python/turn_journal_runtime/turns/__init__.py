@@ -1,5 +1,6 @@
 """Turns: one goal's unit of work, driven through its phases and recovered wherever it was killed."""
 
+from .due import DueTurn
 from .host import HostAdapter, HostFailedError, HostRequest
 from .outcome import Owed, TurnRecoveryBlockedError, TurnResult
 from .parts import Refusal
@@ -8,6 +9,7 @@ from .recovery import RecoverableTurn
 from .turn import acknowledge_turn, recoverable_turns, run_turn
 
 __all__ = [
+    "DueTurn",
     "HostAdapter",
     "HostFailedError",
     "HostRequest",

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..address import turn_journal_path
 from ..errors import JournalConflictError, JournalNotFoundError
-from ..flow import Ask, Flow
 from ..journal_flows import interpret, read, write
 from . import transitions
-from .lease import acquire_lease
 from .outcome import TurnResult, blocked, result_of
 
+if TYPE_CHECKING:
+    from ..flow import Flow
+    from .root import TurnRoot
 
-def acknowledge_flow(
-    runtime_root: str | os.PathLike[str], *, goal_id: str, agent_id: str, turn_key: str
-) -> Flow[TurnResult]:
+
+def acknowledge_flow(root: TurnRoot, *, goal_id: str, agent_id: str, turn_key: str) -> Flow[TurnResult]:
     """Commits a turn that waits for its scheduler; one that is committed already stays as it is."""
-    root = Path(os.path.abspath(runtime_root))
-    path = turn_journal_path(root, goal_id=goal_id, turn_key=turn_key)
-    if not path.exists():
+    path = root.path(goal_id, turn_key)
+    try:
+        yield from read(path)  # a lease of what is not there would leave something there
+    except JournalNotFoundError:
         raise JournalNotFoundError(
             "No such turn is stored: see its goal_id and turn_key.", details={"goal_id": goal_id, "turn_key": turn_key}
-        )
-    lease = yield Ask(acquire_lease, (root, path))
+        ) from None
+    lease = yield from root.acquire(path)
     try:
         stored = yield from read(path)
         journal = stored["journal"]
@@ -50,4 +49,4 @@ def acknowledge_flow(
         )
         return result_of(committed, effect_id, replayed=False)
     finally:
-        lease.release()
+        yield from lease.give_back()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .outcome import TurnResult
     from .providers import Provider
 from .recovery import RecoverableTurn, recoverable_flow
+from .root import open_root
 
 __all__ = ["acknowledge_turn", "recoverable_turns", "run_turn"]
 
@@ -72,10 +73,15 @@ async def run_turn(
         run_journal=run_journal,
         take_over=take_over,
     )
+    client = client or default_async_client()
+    root = open_root(runtime_root, client.for_threads)
     flow = observed_turn(
-        turn_flow(runtime_root, plan, parts), goal_id=goal_id, agent_id=agent_id, turn_key=plan.turn_key
+        turn_flow(root, plan, parts),
+        goal_id=goal_id,
+        agent_id=agent_id,
+        turn_key=plan.turn_key,
     )
-    return await run_async(flow, client or default_async_client(), timeout)
+    return await run_async(flow, client, timeout)
 
 
 async def acknowledge_turn(
@@ -88,8 +94,10 @@ async def acknowledge_turn(
     timeout: float | None = None,  # noqa: ASYNC109
 ) -> TurnResult:
     """Commits a turn that waits for its scheduler; see `turn_journal_runtime`."""
-    flow = acknowledge_flow(runtime_root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
-    return await run_async(flow, client or default_async_client(), timeout)
+    client = client or default_async_client()
+    root = open_root(runtime_root, client.for_threads)
+    flow = acknowledge_flow(root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return await run_async(flow, client, timeout)
 
 
 async def recoverable_turns(
@@ -102,5 +110,7 @@ async def recoverable_turns(
     timeout: float | None = None,  # noqa: ASYNC109
 ) -> list[RecoverableTurn]:
     """The turns that stopped and may go on now; see `turn_journal_runtime`."""
-    flow = recoverable_flow(runtime_root, goal_id=goal_id, retry_failed=retry_failed, now=now)
-    return await run_async(flow, client or default_async_client(), timeout)
+    client = client or default_async_client()
+    root = open_root(runtime_root, client.for_threads)
+    flow = recoverable_flow(root, goal_id=goal_id, retry_failed=retry_failed, now=now)
+    return await run_async(flow, client, timeout)

@@ -6,12 +6,9 @@ before the next begins, so that it may be killed at any instruction and begun ag
 
 from __future__ import annotations
 
-import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..address import turn_journal_path
 from ..errors import InvalidJournalError, RecordedToolError, TurnJournalError
 from ..flow import Ask, Call, Flow
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
@@ -26,7 +23,6 @@ from ..session_recovery import (
 from ..settings import current
 from . import transitions
 from .host import FAILURE_REASONS, HostFailedError, HostRequest
-from .lease import acquire_lease
 from .outcome import TurnResult, blocked, owed_by, result_of
 from .parts import STOP_RESULT_KINDS, Refusal, TurnParts, refusal_of
 from .plan import PHASES, TurnPlan
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
     from ..documents import RecoveryDecision
     from ..session_recovery import SessionBindingResolver
     from .host import Run
+    from .root import Lease, TurnRoot
 
 #: What `_send` answers when the turn has failed at that step.
 _FAILED: Final = object()
@@ -53,24 +50,26 @@ _STEP_FAILED: Final = {
 }
 
 
-def turn_flow(runtime_root: str | os.PathLike[str], plan: TurnPlan, parts: TurnParts) -> Flow[TurnResult]:
+def turn_flow(root: TurnRoot, plan: TurnPlan, parts: TurnParts) -> Flow[TurnResult]:
     """One drive of a turn, under its lease."""
-    root = Path(os.path.abspath(runtime_root))
-    path = turn_journal_path(root, goal_id=plan.goal_id, turn_key=plan.turn_key)
-    lease = yield Ask(partial(acquire_lease, root, path, take_over=parts.take_over))
+    path = root.path(plan.goal_id, plan.turn_key)
+    lease = yield from root.acquire(path, take_over=parts.take_over)
     runs = TurnRuns(root, plan, parts.run_journal, take_over=parts.take_over)
     try:
-        return (yield from _Drive(root, plan, parts, TurnRecord(path, plan, lease.number), runs).run())
+        return (yield from _Drive(root, lease, plan, parts, TurnRecord(path, plan, lease.number), runs).run())
     finally:
         runs.close()
-        lease.release()
+        yield from lease.give_back()
 
 
 class _Drive:
     """The steps from one stored journal to the next."""
 
-    def __init__(self, root: Path, plan: TurnPlan, parts: TurnParts, record: TurnRecord, runs: TurnRuns) -> None:
+    def __init__(
+        self, root: TurnRoot, lease: Lease, plan: TurnPlan, parts: TurnParts, record: TurnRecord, runs: TurnRuns
+    ) -> None:
         self._root = root
+        self._lease = lease
         self._plan = plan
         self._parts = parts
         self._record = record
@@ -117,7 +116,7 @@ class _Drive:
         decision = inspection["recovery_decision"]
         record.host_invoked = inspection["recorded_effects"]["host_invoked"]
         if decision["reason"] == BINDING_CHECK_UNAVAILABLE:
-            resolver = self._parts.session_binding_resolver or self._noted_resolver()
+            resolver = self._parts.session_binding_resolver or (yield from self._noted_resolver())
             request = self._session_request()
             assessment = yield from assessment_flow(request, record.journal, session_binding_resolver=resolver)
             self._resume_session(assessment)
@@ -126,7 +125,7 @@ class _Drive:
         if decision["reinvoke_host"] and record.journal["status"] == "in_progress":
             # The driver died while the host worked. A session that this turn is known to have started is not left
             # behind: it is held to the same rules, and without one the host is started again.
-            binding = self._sessions().binding()
+            binding = yield from self._sessions().binding()
             if binding is not None and self._is_this_turns(binding):
                 self._resume_session((yield from reconciliation_flow(self._session_request(), binding)))
         return decision
@@ -167,10 +166,12 @@ class _Drive:
         record.journal = transitions.attempting(record.journal)
         record.host_invoked = None
         yield from record.save()
+        yield from self._lease.confirm()
         try:
             result = yield from self._ask_host(self._request())
             self._check_result(result)
         except TurnJournalError as error:
+            self._lease.check()
             record.host_invoked = True
             if not isinstance(error, HostFailedError | RecordedToolError):
                 # Not the host's failure: a question, a step in doubt, another driver. The same attempt goes on later.
@@ -179,6 +180,7 @@ class _Drive:
                 raise
             yield from self._host_failed(error)
         except Exception as error:
+            self._lease.check()
             record.host_invoked = True
             yield from self._host_failed(error)
         else:
@@ -190,15 +192,16 @@ class _Drive:
         host = self._parts.host
         interrupt = getattr(host, "interrupt", None)
         end = None if interrupt is None else partial(interrupt, request)
-        if self._session_id is None:
-            return (yield Ask(host.execute, (request,), end))
-        if not (yield Ask(host.session_exists, (self._session_id, request))):
+        if self._session_id is not None and not (yield Ask(host.session_exists, (self._session_id, request))):
             if self._was_failed:
                 raise HostFailedError(kind="session_missing")
-            return (yield Ask(host.execute, (request,), end))
-        # Noted as this turn's, so that a crash from here on finds it.
-        request.on_session(self._session_id)
-        return (yield Ask(host.resume, (self._session_id, request), end))
+            self._session_id = None
+        with self._lease.ending(end):
+            if self._session_id is None:
+                return (yield Ask(host.execute, (request,), end))
+            # Noted as this turn's, so that a crash from here on finds it.
+            yield Ask(request.on_session, (self._session_id,))
+            return (yield Ask(host.resume, (self._session_id, request), end))
 
     def _check_result(self, result: Any) -> None:
         kind = result.get("result_kind") if isinstance(result, dict) else None
@@ -270,6 +273,7 @@ class _Drive:
             return None
         record.journal = transitions.prepared(record.journal, effect.step, effect_ref)
         yield from record.save()
+        yield from self._lease.confirm()
         try:
             return (yield Ask(effect.apply, (effect_ref, self._payload(effect_ref))))
         except Exception as error:
@@ -332,11 +336,11 @@ class _Drive:
         }
 
     def _sessions(self) -> TurnSessions:
-        return TurnSessions(self._root, self._plan, self._record.planned_session())
+        return TurnSessions(self._root.bindings, self._plan, self._record.planned_session())
 
-    def _noted_resolver(self) -> SessionBindingResolver | None:
+    def _noted_resolver(self) -> Flow[SessionBindingResolver | None]:
         """Answers with the session that was noted here, when there is one."""
-        binding = self._sessions().binding()
+        binding = yield from self._sessions().binding()
         return None if binding is None else lambda _envelope: binding
 
     def _session_request(self) -> dict[str, Any]:

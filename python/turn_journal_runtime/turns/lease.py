@@ -1,4 +1,4 @@
-"""One driver per turn: a lock that the kernel holds for the driver, and a number that grows with each of them.
+"""One driver per turn of a folder: a lock that the kernel holds for it, and a number that grows with each of them.
 
 Specified in session-recovery.md, section 4. The lock says who drives now: the kernel frees it when its holder dies,
 however it dies. The number fences: it travels with every write, and the core refuses one that is not the latest, so
@@ -158,18 +158,30 @@ def _end(last: LeaseHolder, file: Path, *, take_over: bool) -> None:
         file.unlink()
     except Timeout:
         if not take_over:
-            raise _busy(last) from None
+            raise busy(last) from None
     finally:
         lock.close()
 
 
-def _busy(holder: LeaseHolder) -> TurnBusyError:
-    since = "" if holder.since is None else time.strftime(" since %Y-%m-%dT%H:%M:%SZ", time.gmtime(holder.since))
+def busy(holder: LeaseHolder, until: float | None = None) -> TurnBusyError:
+    """The error that names the driver of a turn; `until` is when its lease ends, where that depends on the time."""
+    since = "" if holder.since is None else f" since {_moment(holder.since)}"
+    free = "at once" if until is None else f"when its lease ends, not before {_moment(until)}"
     return TurnBusyError(
         f"The turn is driven by process {holder.pid} on {holder.host}{since}. Wait for it to end; when it dies, the "
-        "turn is free at once. If it hangs, end it, or take the turn over.",
-        details={"pid": holder.pid, "host": holder.host, "since": holder.since, "number": holder.number},
+        f"turn is free {free}. If it hangs, end it, or take the turn over.",
+        details={
+            "pid": holder.pid,
+            "host": holder.host,
+            "since": holder.since,
+            "until": until,
+            "number": holder.number,
+        },
     )
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _lock_file(stem: Path, number: int) -> Path:

@@ -9,11 +9,10 @@ from ..journal_flows import interpret, read, write
 from . import transitions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..documents import Inspection, RecoveryCheck
     from ..flow import Flow
     from .plan import TurnPlan
+    from .root import TurnPath
 
 
 class TurnRecord:
@@ -25,7 +24,7 @@ class TurnRecord:
         lease: The number of the driver's lease, which every write carries.
     """
 
-    def __init__(self, path: Path, plan: TurnPlan, lease: int) -> None:
+    def __init__(self, path: TurnPath, plan: TurnPlan, lease: int) -> None:
         self.journal: transitions.Journal = {}
         #: Whether the host was called, as far as the recovery under way knows.
         self.host_invoked: bool | None = False

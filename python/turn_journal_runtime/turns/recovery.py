@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import store_flows
-from ..address import turn_journal_path
 from ..errors import TurnJournalError
-from ..flow import Ask, Flow
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE, interpret, read
-from .lease import is_driven
 from .outcome import retry_due
+
+if TYPE_CHECKING:
+    from ..flow import Flow
+    from .root import TurnRoot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +58,13 @@ class RecoverableTurn:
 
 
 def recoverable_flow(
-    runtime_root: str | os.PathLike[str], *, goal_id: str | None, retry_failed: bool, now: float | None
+    root: TurnRoot, *, goal_id: str | None, retry_failed: bool, now: float | None
 ) -> Flow[list[RecoverableTurn]]:
     """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other."""
-    root = Path(os.path.abspath(runtime_root))
     moment = time.time() if now is None else now
     found: list[RecoverableTurn] = []
-    stopped = yield from store_flows.each(store_flows.recoverable(root, goal_id, False))
-    failed = (yield from store_flows.each(store_flows.turns(root, goal_id, "failed"))) if retry_failed else []
+    stopped = yield from store_flows.each(store_flows.recoverable(root.address, goal_id, False))
+    failed = (yield from store_flows.each(store_flows.turns(root.address, goal_id, "failed"))) if retry_failed else []
     seen: set[tuple[str, str]] = set()
     for listed in (*stopped, *failed):
         address = (listed["goal_id"], listed["turn_key"])
@@ -77,7 +75,7 @@ def recoverable_flow(
             found.append(_damaged(*address, listed["damage"]["message"]))
             continue
         try:
-            turn = yield from _look_at(root, *address, _seconds(listed.get("updated_at")), retry_failed)
+            turn = yield from look_at(root, *address, retry_failed, _seconds(listed.get("updated_at")))
         except TurnJournalError as error:
             found.append(_damaged(*address, error.message))
             continue
@@ -86,11 +84,11 @@ def recoverable_flow(
     return found
 
 
-def _look_at(
-    root: Path, goal_id: str, turn_key: str, updated_at: float | None, retry_failed: bool
+def look_at(
+    root: TurnRoot, goal_id: str, turn_key: str, retry_failed: bool, updated_at: float | None = None
 ) -> Flow[RecoverableTurn | None]:
-    """A turn as it stands now; None when it may not go on, or somebody drives it."""
-    path = turn_journal_path(root, goal_id=goal_id, turn_key=turn_key)
+    """A turn as it stands now, also before its `due_at`; None when it may not go on, or somebody drives it."""
+    path = root.path(goal_id, turn_key)
     stored = yield from read(path)
     journal = stored["journal"]
     identity = _at(journal, "plan", "transaction", "settlement_plan", "identity")
@@ -103,7 +101,7 @@ def _look_at(
     decision = inspection["recovery_decision"]
     if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
         return None
-    if (yield Ask(is_driven, (path,))):
+    if (yield from root.is_driven(path)):
         return None
     instance = identity.get("turn_instance_id")
     return RecoverableTurn(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .outcome import TurnResult
     from .providers import Provider
 from .recovery import RecoverableTurn, recoverable_flow
+from .root import open_root
 
 
 def run_turn(
@@ -53,7 +54,7 @@ def run_turn(
     All callables may be sync or async. A turn that is over is returned as it stands.
 
     Args:
-        runtime_root: The folder that holds all turns.
+        runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         goal_id: The goal.
         agent_id: The agent that does the turn.
         todo_id: The work of the turn.
@@ -106,10 +107,15 @@ def run_turn(
         run_journal=run_journal,
         take_over=take_over,
     )
+    client = client or default_client()
+    root = open_root(runtime_root, client)
     flow = observed_turn(
-        turn_flow(runtime_root, plan, parts), goal_id=goal_id, agent_id=agent_id, turn_key=plan.turn_key
+        turn_flow(root, plan, parts),
+        goal_id=goal_id,
+        agent_id=agent_id,
+        turn_key=plan.turn_key,
     )
-    return run(flow, client or default_client(), timeout)
+    return run(flow, client, timeout)
 
 
 def acknowledge_turn(
@@ -124,7 +130,7 @@ def acknowledge_turn(
     """Commits a turn that waits for its scheduler; one that is committed already stays as it is.
 
     Args:
-        runtime_root: The folder that holds all turns.
+        runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         goal_id: The goal of the turn.
         agent_id: The agent that owns it.
         turn_key: The key of the turn, as the scheduler got it.
@@ -139,8 +145,10 @@ def acknowledge_turn(
 
     Specified in session-recovery.md, section 3.
     """
-    flow = acknowledge_flow(runtime_root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
-    return run(flow, client or default_client(), timeout)
+    client = client or default_client()
+    root = open_root(runtime_root, client)
+    flow = acknowledge_flow(root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return run(flow, client, timeout)
 
 
 def recoverable_turns(
@@ -155,7 +163,7 @@ def recoverable_turns(
     """The turns that stopped and may go on now: open ones without a driver, failed ones whose back-off has passed.
 
     Args:
-        runtime_root: The folder that holds all turns.
+        runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         goal_id: Only the turns of this goal.
         retry_failed: Whether failed turns are listed.
         now: The time to compare back-offs with, in seconds since the epoch; the clock's when None.
@@ -167,5 +175,7 @@ def recoverable_turns(
 
     Specified in session-recovery.md, section 3, and turn-journal.md, section 8.
     """
-    flow = recoverable_flow(runtime_root, goal_id=goal_id, retry_failed=retry_failed, now=now)
-    return run(flow, client or default_client(), timeout)
+    client = client or default_client()
+    root = open_root(runtime_root, client)
+    flow = recoverable_flow(root, goal_id=goal_id, retry_failed=retry_failed, now=now)
+    return run(flow, client, timeout)

@@ -253,7 +253,7 @@ def test_closing_a_session_cancels_what_waits_and_ends_what_runs(chat: Chat) -> 
 
 def test_a_question_stops_the_conversation_until_it_is_answered(chat: Chat) -> None:
     from turn_journal_runtime.run_journal import RunJournal
-    from turn_journal_runtime.turns.runs import run_journal_path
+    from turn_journal_runtime.turns.folder_root import run_journal_path
 
     def loop(context: Any) -> dict[str, Any]:
         return {"result_kind": "validated_progress", "said": context.approval("may I?")}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from turn_journal_runtime.cli.recovery import DueTurn
+    from turn_journal_runtime import DueTurn
 
     from .conftest import Command
 

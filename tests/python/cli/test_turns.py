@@ -14,7 +14,7 @@ from turn_journal_runtime.documents import VerifyReport
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from turn_journal_runtime.cli.recovery import DueTurn
+    from turn_journal_runtime import DueTurn
 
     from .conftest import Command
 

@@ -36,8 +36,8 @@ from turn_journal_runtime.turns import (
     TurnRecoveryBlockedError,
     acknowledge_turn,
 )
+from turn_journal_runtime.turns.folder_root import run_journal_path
 from turn_journal_runtime.turns.plan import plan_turn
-from turn_journal_runtime.turns.runs import run_journal_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,131 @@
+"""A runtime root that is a folder: locks of this machine's kernel, bindings and runs in files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..address import turn_journal_path
+from ..flow import Ask
+from .folders import make_folder
+from .lease import TurnLease, acquire_lease, is_driven
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..flow import Flow
+    from ..run_journal import RunJournal
+    from .root import Bindings, Lease, TurnPath
+
+
+class FolderRoot:
+    """A folder that holds turns.
+
+    Args:
+        folder: Its absolute path.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.address = folder
+        self._folder = Path(folder)
+        self.bindings: Bindings = _BindingFiles(self._folder)
+
+    def path(self, goal_id: str, turn_key: str) -> TurnPath:
+        """The turn's file."""
+        return turn_journal_path(self._folder, goal_id=goal_id, turn_key=turn_key)
+
+    def acquire(self, path: TurnPath, *, take_over: bool = False) -> Flow[Lease]:
+        """Takes the kernel's lock on a turn, and the next number."""
+        lease = yield Ask(_acquire, (self._folder, Path(path), take_over))
+        return _Held(lease)
+
+    def is_driven(self, path: TurnPath) -> Flow[bool]:
+        """Whether somebody holds the kernel's lock on a turn."""
+        return bool((yield Ask(is_driven, (Path(path),))))
+
+    def open_runs(self) -> RunJournal:
+        """Opens `runs/journal.db`."""
+        from ..run_journal import RunJournal
+
+        file = run_journal_path(self._folder)
+        make_folder(self._folder, file.parent)
+        return RunJournal(file)
+
+
+def run_journal_path(runtime_root: str | os.PathLike[str]) -> Path:
+    """Where the runs of a folder's turns are recorded, unless `run_turn` was given a run journal."""
+    return Path(os.path.abspath(runtime_root)) / "runs" / "journal.db"
+
+
+def _acquire(root: Path, path: Path, take_over: bool) -> TurnLease:
+    return acquire_lease(root, path, take_over=take_over)
+
+
+class _Held:
+    """A lease that the kernel keeps for as long as this process lives: it is lost by nothing that could be heard of."""
+
+    def __init__(self, lease: TurnLease) -> None:
+        self.number = lease.number
+        self._lease = lease
+
+    def check(self) -> None:
+        """Nothing is known before the next write."""
+
+    def confirm(self) -> Flow[None]:
+        """The kernel lets nobody else in."""
+        yield from ()
+
+    def ending(self, end: Callable[[], object] | None) -> contextlib.AbstractContextManager[None]:
+        """Nothing ends the work."""
+        del end
+        return contextlib.nullcontext()
+
+    def give_back(self) -> Flow[None]:
+        """Frees the lock."""
+        self._lease.release()
+        yield from ()
+
+
+class _BindingFiles:
+    """`goals/<goal>/turn-sessions/<line>.json`, each an id and whose it is."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, goal_id: str, line: str) -> Flow[dict[str, Any] | None]:
+        """The binding in a line's file."""
+        yield from ()
+        try:
+            found = json.loads(self._file(goal_id, line).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def write(self, goal_id: str, line: str, binding: dict[str, Any]) -> None:
+        """Replaces a line's file as a whole."""
+        file = self._file(goal_id, line)
+        make_folder(self._root, file.parent)
+        draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+                json.dump(binding, out)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(draft, file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+
+    def remove(self, goal_id: str, line: str) -> Flow[None]:
+        """Removes a line's file."""
+        yield from ()
+        with contextlib.suppress(FileNotFoundError):
+            self._file(goal_id, line).unlink()
+
+    def _file(self, goal_id: str, line: str) -> Path:
+        return self._root / "goals" / goal_id / "turn-sessions" / f"{line}.json"
