@@ -16,7 +16,7 @@ from .events import KINDS, RUNNING, TERMINAL_STATUSES, JournalEvent, RunMeta
 from .faults import check_run_id, damaged_row, unknown_run
 from .filesystem import default_path
 from .ownership import Ownership
-from .payload import DamagedPayload, decode, encode
+from .payload import DamagedPayload, decode, decode_all, encode
 from .schema import ITERATION_INDEX, RUN_TABLES
 
 if TYPE_CHECKING:
@@ -202,12 +202,11 @@ class RunJournal:
             JournalCorruptError: A payload is damaged; `details` names its row.
         """
         rows = self._database.read(_EVENTS, (run_id,))
-        try:
-            return [
-                JournalEvent(run_id, seq, kind, decode(payload), created_at) for seq, kind, payload, created_at in rows
-            ]
-        except DamagedPayload:
-            _name_the_damage(run_id, rows)
+        payloads = _decoded(run_id, rows)
+        return [
+            JournalEvent(run_id, seq, kind, payload, created_at)
+            for (seq, kind, _, created_at), payload in zip(rows, payloads, strict=True)
+        ]
 
     def replay_index(self, run_id: str) -> dict[tuple[int, str], dict[str, Any]]:
         """A run's payloads by number and kind, for memoised replay.
@@ -216,10 +215,8 @@ class RunJournal:
             JournalCorruptError: A payload is damaged; `details` names its row.
         """
         rows = self._database.read(_INDEX, (run_id,))
-        try:
-            return {(seq, kind): decode(payload) for seq, kind, payload in rows}
-        except DamagedPayload:
-            _name_the_damage(run_id, rows)
+        payloads = _decoded(run_id, rows)
+        return {(seq, kind): payload for (seq, kind, _), payload in zip(rows, payloads, strict=True)}
 
     def last_iteration(self, run_id: str) -> int | None:
         """The highest recorded iteration index, or None."""
@@ -432,6 +429,13 @@ class RunJournal:
 def closing(run_id: str, outcome: str) -> tuple[str, str, float, str]:
     """What `CLOSE_RUN` asks for."""
     return outcome if outcome in TERMINAL_STATUSES else "done", outcome, time.time(), run_id
+
+
+def _decoded(run_id: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    try:
+        return decode_all([row[2] for row in rows])
+    except DamagedPayload:
+        _name_the_damage(run_id, rows)
 
 
 def _name_the_damage(run_id: str, rows: Iterable[tuple[Any, ...]]) -> NoReturn:

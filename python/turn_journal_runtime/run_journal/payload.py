@@ -13,7 +13,7 @@ import json
 import marshal
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -89,9 +89,7 @@ def decode(stored: bytes) -> Any:
     Raises:
         DamagedPayload: The bytes are not JSON.
     """
-    # orjson reads an integer beyond 64 bits as a float; such a one has at least 19 digits in a row.
-    # Text is searched several times as fast as bytes.
-    if len(stored) < len(_LONG_NUMBER) or _LONG_NUMBER not in stored.translate(_DIGITS_TO_ZERO).decode("latin-1"):
+    if len(stored) < len(_LONG_NUMBER) or not _may_have_long_number(stored):
         try:
             return orjson.loads(stored)
         except orjson.JSONDecodeError:
@@ -100,6 +98,32 @@ def decode(stored: bytes) -> Any:
         return _EXACT_DECODER.decode(stored.decode())
     except (ValueError, RecursionError) as error:
         raise DamagedPayload(str(error)) from None
+
+
+def decode_all(stored: Sequence[bytes]) -> list[Any]:
+    """`decode` of many.
+
+    Raises:
+        DamagedPayload: Any of them is not JSON.
+    """
+    values: list[Any] = []
+    for start in range(0, len(stored), _TOGETHER):
+        part = stored[start : start + _TOGETHER]
+        # Small ones are looked through together.
+        if sum(map(len, part)) < _TOGETHER_BYTES and not _may_have_long_number(b",".join(part)):
+            try:
+                values += list(map(orjson.loads, part))
+                continue
+            except orjson.JSONDecodeError:
+                pass
+        values += map(decode, part)
+    return values
+
+
+def _may_have_long_number(stored: bytes) -> bool:
+    # orjson reads an integer beyond 64 bits as a float; such a one has at least 19 digits in a row.
+    # Text is searched several times as fast as bytes.
+    return _LONG_NUMBER in stored.translate(_DIGITS_TO_ZERO).decode("latin-1")
 
 
 def canonical(value: Any) -> bytes:
@@ -145,6 +169,8 @@ def _member(path: str, key: str) -> str:
 
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = "0" * 19
+_TOGETHER: Final = 256
+_TOGETHER_BYTES: Final = 2**20
 _NEEDS_CARE: Final = re.compile(rb"[0-9][.eE]|[\xf0-\xf4]")
 
 

@@ -20,9 +20,10 @@ from turn_journal_runtime.run_journal import (
     JournalEvent,
     RunJournal,
 )
-from turn_journal_runtime.run_journal.payload import MAX_DEPTH, encode, encode_all
+from turn_journal_runtime.run_journal.payload import MAX_DEPTH, DamagedPayload, decode, decode_all, encode, encode_all
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -121,3 +122,21 @@ def test_what_is_not_to_be_kept_is_taken_out_of_each(tmp_path: Path) -> None:
     with RunJournal(tmp_path / "journal.db", redact=lambda payload: payload | {"token": "…"}) as journal:
         journal.append_many([JournalEvent("r", n, KIND_TOOL_CALL, {"token": "secret", "n": n}) for n in range(300)])
         assert [event.payload for event in journal.events("r")] == [{"token": "…", "n": n} for n in range(300)]
+
+
+simple = [b"{}", b'{"a":1}', b'{"f":1e20}', b'{"t":"%s"}' % (b"9" * 40), b'{"t":"%s"}' % (b"x" * 2**20)]
+exact = [b'{"n":18446744073709551617}', b'{"n":-9223372036854775809}', b'{"a":NaN}', b'{"half":"\\ud83d"}']
+damaged = [b'{"a":[1', b"2]}", b"", b"1,2", b"{"]
+
+
+@given(st.lists(st.sampled_from(simple)) | st.lists(st.sampled_from([*simple, *exact]), max_size=600))
+def test_payloads_are_read_together_as_each_is_alone(stored: list[bytes]) -> None:
+    assert decode_all(stored) == list(map(decode, stored))
+
+
+@given(st.lists(st.sampled_from([*simple, *exact])), st.lists(st.sampled_from(damaged), min_size=1), st.randoms())
+def test_damage_is_found_among_many(sound: list[bytes], wrong: list[bytes], order: random.Random) -> None:
+    stored = [*sound, *wrong]
+    order.shuffle(stored)
+    with pytest.raises(DamagedPayload):
+        decode_all(stored)
