@@ -16,7 +16,7 @@ export const poolConfig = (
   url: URL,
   { minConnections, maxConnections, timeout }: DatabaseOptions
 ): Result.Result<PgPool.Config, StoreFailure> =>
-  Result.map(tlsOf(url), (ssl) => ({
+  Result.map(Result.andThen(understood(url), tlsOf(url)), (ssl) => ({
     url: Redacted.make(url.href),
     ...(ssl === undefined ? {} : { ssl }),
     ...(url.searchParams.has("connect_timeout") ? {} : { connectTimeout: `${timeout} seconds` as const }),
@@ -29,6 +29,25 @@ export const poolConfig = (
   }))
 
 const MAX_MESSAGE = 1024 * 1024 * 1024
+
+/** Refuses what the connection would refuse again and again. */
+const understood = (url: URL): Result.Result<void, StoreFailure> => {
+  const odd = Object.entries(PARAMETERS).find(([name, form]) => !form.test(url.searchParams.get(name) ?? ""))
+  if (odd === undefined) return Result.succeed(undefined)
+  return Result.fail(
+    new StoreFailure({
+      kind: "store_denied",
+      message: `The parameter ${odd[0]} of the URL does not have a value that it can have.`,
+      details: { database: nameOf(url), parameter: odd[0] }
+    })
+  )
+}
+
+const PARAMETERS = {
+  sslmode: /^(|disable|allow|prefer|require|verify-ca|verify-full)$/,
+  connect_timeout: /^\d*$/,
+  port: /^\d*$/
+}
 
 /**
  * TLS as `sslmode`, `sslrootcert`, `sslcert` and `sslkey` ask for it; undefined: as the connection takes it from the
