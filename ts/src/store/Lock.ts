@@ -10,12 +10,13 @@ import { accessSync, constants, lstatSync } from "node:fs"
 import { DatabaseSync, type StatementSync } from "node:sqlite"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import { TurnBusy } from "../contract/Errors.ts"
 import { networkFileSystem } from "../platform/FileSystemKind.ts"
 import { type Disk, exists } from "./Disk.ts"
 import { attempt, ioFailure, isErrno, type StoreError, unsafe, unsupported } from "./Failure.ts"
-import { holderOf } from "./LockHolder.ts"
+import { holderOf, type LockHolder } from "./LockHolder.ts"
 import { GUARDED } from "./SafeFile.ts"
 
 export type Mode = "shared" | "exclusive"
@@ -98,13 +99,11 @@ export const make = ({ patienceMs, maxOpen, disk }: LockOptions): Locks => {
 
   const waitFor = (lockFile: string, mode: Mode, deadline: number, restore: Restore) =>
     Effect.gen(function* () {
-      let busySince: number | null = null
       for (let round = 0; ; round++) {
         const held = yield* attempt("lock the turn", lockFile, () => take(lockFile, mode))
         if (held !== null) return held
         const now = yield* Clock.currentTimeMillis
-        busySince ??= now
-        if (now >= deadline) return yield* Effect.fail(busy(lockFile, busySince, patienceMs))
+        if (now >= deadline) return yield* Effect.fail(busy(lockFile, holderOf(lockFile), deadline - patienceMs))
         const pause = PAUSES_MS[Math.min(round, PAUSES_MS.length - 1)] ?? 1
         yield* restore(Effect.sleep(Math.min(pause, deadline - now)))
       }
@@ -122,6 +121,24 @@ export const make = ({ patienceMs, maxOpen, disk }: LockOptions): Locks => {
     if (queue.members === 0) queues.delete(lockFile)
   }
 
+  /** Waits for the callers before it as long as for another process: one of them may wait for a disk that hangs. */
+  const inTurn = <A, E>(semaphore: Semaphore.Semaphore, use: Effect.Effect<A, E>, late: () => TurnBusy) =>
+    Effect.flatMap(semaphore.withPermitsIfAvailable(1)(use), (done) =>
+      Option.isSome(done)
+        ? Effect.succeed(done.value)
+        : Effect.uninterruptibleMask((restore) =>
+            Effect.flatMap(
+              restore(
+                Effect.timeoutOrElse(semaphore.take(1), {
+                  duration: patienceMs,
+                  orElse: () => Effect.fail(late())
+                })
+              ),
+              () => Effect.ensuring(restore(use), semaphore.release(1))
+            )
+          )
+    )
+
   return {
     tryShared: (lockFile) => (queues.has(lockFile) ? null : take(lockFile, "shared")),
     with: (lockFile, mode, use) =>
@@ -134,7 +151,7 @@ export const make = ({ patienceMs, maxOpen, disk }: LockOptions): Locks => {
           )
         )
         return Effect.ensuring(
-          queue.semaphore.withPermits(1)(locked),
+          inTurn(queue.semaphore, locked, () => busy(lockFile, SELF, start)),
           Effect.sync(() => leave(lockFile, queue))
         )
       }),
@@ -266,16 +283,19 @@ const isBusy = (error: unknown): boolean => isSqlite(error) && (error.errcode & 
 const notALock = (error: unknown, lockFile: string): unknown =>
   isSqlite(error) ? unsafe(lockFile, `it does not serve as a lock (${error.message})`) : error
 
-const busy = (lockFile: string, busySince: number, patienceMs: number): TurnBusy => {
-  const holder = holderOf(lockFile)
-  const who = holder === null ? "another process" : `process ${holder.pid} (${holder.command})`
+const SELF: LockHolder = { pid: process.pid, command: "another call of this core" }
+
+/** Since when the holder has it, nobody knows: what is known is since when this call has waited. */
+const busy = (lockFile: string, holder: LockHolder | null, waitingSince: number): TurnBusy => {
+  const who =
+    holder === null ? "another process (the system does not say which)" : `process ${holder.pid} (${holder.command})`
   return new TurnBusy({
     kind: "turn_busy",
-    message: `The turn is held by ${who}, for ${patienceMs / 1000} s at least: try again, or end that process.`,
+    message: `The turn is held by ${who}, and was all the time that this call waited: try again, or end that process.`,
     details: {
       lock: lockFile,
-      holder: holder === null ? null : { pid: holder.pid, command: holder.command },
-      busy_since: new Date(busySince).toISOString()
+      holder: holder === null ? null : { ...holder },
+      waiting_since: new Date(waitingSince).toISOString()
     }
   })
 }

@@ -1,0 +1,99 @@
+/** A lock that is held waits with a deadline, and then says who has it. What other processes do: tests/chaos/store. */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import { type Disk, nodeDisk } from "../../src/store/Disk.ts"
+import * as FileDriver from "../../src/store/FileDriver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
+import { pidIn } from "../../src/store/LockHolder.ts"
+import { AGENT, folder, GOAL, pathOf, plainTurn } from "./Turns.ts"
+
+/** A disk whose syncs wait, when it is told to hang, until it is let go. */
+const makeDisk = () => {
+  let gate = Promise.resolve()
+  let open = () => {}
+  const hang = () => {
+    gate = new Promise((resolve) => {
+      open = resolve
+    })
+  }
+  const disk: Disk = {
+    ...nodeDisk,
+    sync: (step, fds) =>
+      Effect.andThen(
+        Effect.promise(() => gate),
+        nodeDisk.sync(step, fds)
+      )
+  }
+  return { disk, hang, letGo: () => open() }
+}
+
+it.live("callers behind one whose disk hangs wait until their deadline, and are told of their own process", () =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const root = yield* folder
+      const { disk, hang, letGo } = makeDisk()
+      const path = pathOf(root, "turn-1")
+      const marked = (mark: string) => ({ path, journal: plainTurn("turn-1", "in_progress", [], { mark }) })
+      yield* Effect.gen(function* () {
+        const store = yield* JournalStore
+        yield* store.write(marked("first"))
+        hang()
+        const hanging = yield* Effect.forkChild(store.write(marked("hanging")))
+        yield* Effect.yieldNow
+        const ask = { runtimeRoot: root, goalId: GOAL, agentId: AGENT, turnKey: "turn-1" }
+        for (const call of [store.write(marked("late")), store.read({ path }), store.inspectStored(ask)]) {
+          const began = Date.now()
+          const error = yield* Effect.flip(call as Effect.Effect<unknown, { kind: string; details: unknown }>)
+          assert.strictEqual(error.kind, "turn_busy")
+          const { holder, waiting_since } = error.details as { holder: { pid: number }; waiting_since: string }
+          assert.strictEqual(holder.pid, process.pid)
+          assert.isAtLeast(Date.now() - began, 190)
+          assert.isAtLeast(Date.parse(waiting_since), began)
+        }
+        letGo()
+        assert.isTrue((yield* Fiber.join(hanging)).appended)
+        assert.isTrue((yield* store.write(marked("after"))).appended)
+      }).pipe(
+        Effect.provide(
+          JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk, lockTimeout: 0.2 })))
+        )
+      )
+    })
+  )
+)
+
+it.live("callers come in their turn when the one before them is done", () =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const path = pathOf(yield* folder, "turn-1")
+    const journals = Array.from({ length: 20 }, (_, mark) => plainTurn("turn-1", "in_progress", [], { mark }))
+    const writers = yield* Effect.forEach(journals, (journal) => Effect.forkChild(store.write({ path, journal })))
+    for (const writer of writers) assert.isTrue((yield* Fiber.join(writer)).appended)
+    assert.lengthOf((yield* store.history({ path })).transitions, 20)
+  }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer()))))
+)
+
+describe("the kernel's list of locks", () => {
+  const locks = [
+    "1: POSIX  ADVISORY  READ 11 fe:00:77 123 123",
+    "2: POSIX  ADVISORY  READ 12 fe:00:77 1073741826 1073742335",
+    "3: POSIX  ADVISORY  WRITE 13 00:19:77 1073741825 1073741825",
+    "3: -> POSIX  ADVISORY  WRITE 14 fe:00:77 1073741824 1073742335",
+    "4: FLOCK  ADVISORY  WRITE 15 fe:00:78 0 EOF",
+    "5: POSIX  ADVISORY  WRITE 0 fe:00:79 1073741824 1073742335",
+    ""
+  ].join("\n")
+
+  it("names the writer before a reader, and nobody who waits", () => {
+    assert.strictEqual(pidIn(locks, 77n), 13)
+    assert.strictEqual(pidIn(locks.replace("WRITE 13", "READ 13"), 77n), 12)
+  })
+
+  it("names nobody for a lock of another kind, and none of another container", () => {
+    assert.isNull(pidIn(locks, 78n))
+    assert.isNull(pidIn(locks, 79n))
+    assert.isNull(pidIn("", 77n))
+  })
+})
