@@ -38,34 +38,43 @@ def appends(folder: Path) -> Iterator[Line]:
         journal.append(JournalEvent("run-1", number, KIND_TOOL_CALL, PAYLOAD))
 
     sides: dict[str, Callable[[int], object]] = {"raw": Raw(folder / "raw.db"), "append": append}
-    praison = peers.Praison(folder / "praison.db") if peers.are_wanted() else None
-    if praison is not None:
-        sides["praison"] = praison.append
+    if peers.are_wanted():
+        sides["praison"] = peers.Praison(folder / "praison.db").append
     times = alternate(sides, rows=150)
     yield Line("one raw insert", times["raw"])
     yield Line.beside("append", times["append"], times["raw"], at_most=1.25)
-    if praison is not None:
-        yield faster("praisonaiagents append", times["praison"], times["append"], at_least=1.8)
-    single, many = throughput(journal)
-    yield faster(f"append, per event of {BATCH:,}", single, many, at_least=15)
-    yield Line(f"append_many of {BATCH:,}, per event", many)
+    if peers.are_wanted():
+        yield Line("praisonaiagents append", times["praison"], ratio(times["praison"], times["append"]))
+    at_once = RunJournal(folder / "append-many.db")
+    times = throughput(sides, at_once)
+    yield Line(f"raw inserts, {BATCH:,} in a row, each", times["raw"])
+    yield Line.beside(f"append, {BATCH:,} in a row, each", times["append"], times["raw"], at_most=1.25)
+    if peers.are_wanted():
+        what = f"praisonaiagents append, {BATCH:,} in a row, each"
+        yield faster(what, times["praison"], times["append"], at_least=1.8)
+    many = times["append_many"]
+    yield faster(f"append_many of {BATCH:,}, each", times["append"], many, at_least=15)._replace(times=many)
     journal.close()
+    at_once.close()
 
 
-def throughput(journal: RunJournal) -> tuple[Times, Times]:
-    """Seconds per event over whole batches, the moving of the log into the file included, the two taking turns."""
-    single, many = [], []
+def throughput(sides: dict[str, Callable[[int], object]], at_once: RunJournal) -> dict[str, Times]:
+    """Seconds per event over whole batches of the same events, the moving of the log into the file included, the sides
+    taking turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in (*sides, "append_many")}
+    clock = time.perf_counter
     for batch in range(BATCHES):
-        one_by_one = [JournalEvent(f"single {batch}", n, KIND_TOOL_CALL, PAYLOAD) for n in range(BATCH)]
-        at_once = [JournalEvent(f"many {batch}", n, KIND_TOOL_CALL, PAYLOAD) for n in range(BATCH)]
-        begin = time.perf_counter()
-        for event in one_by_one:
-            journal.append(event)
-        middle = time.perf_counter()
-        journal.append_many(at_once)
-        single.append((middle - begin) / BATCH)
-        many.append((time.perf_counter() - middle) / BATCH)
-    return Times.of(single), Times.of(many)
+        numbers = range(BATCH * (100 + batch), BATCH * (101 + batch))
+        for name, call in sides.items():
+            begin = clock()
+            for number in numbers:
+                call(number)
+            seconds[name].append((clock() - begin) / BATCH)
+        events = [JournalEvent("run-1", number, KIND_TOOL_CALL, PAYLOAD) for number in numbers]
+        begin = clock()
+        at_once.append_many(events)
+        seconds["append_many"].append((clock() - begin) / BATCH)
+    return {name: Times.of(times) for name, times in seconds.items()}
 
 
 def steps(folder: Path) -> Iterator[Line]:

@@ -6,6 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from turn_journal_runtime.run_journal import KIND_ITERATION, KIND_TOOL_CALL, DurableRun, JournalEvent, RunJournal
+from turn_journal_runtime.run_journal.connection import PAGE_SIZE
 from turn_journal_runtime.run_journal.payload import encode
 from turn_journal_runtime.run_journal.schema import STATEMENTS
 
@@ -30,8 +31,10 @@ class Raw:
 
     def __init__(self, path: Path, synchronous: str = "NORMAL") -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(f"PRAGMA synchronous = {synchronous}")
+        self._connection.execute(f"PRAGMA wal_autocheckpoint = {4096 * 1000 // PAGE_SIZE}")
         for statement in STATEMENTS[:2]:
             self._connection.execute(statement)
         self._text = encode(PAYLOAD).decode()

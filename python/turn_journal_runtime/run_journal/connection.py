@@ -13,14 +13,14 @@ from ..errors import InvalidJournalError, JournalCorruptError, JournalStoreError
 from .filesystem import create_private, refuse_network_file_system, sync_folder
 from .schema import SCHEMA_VERSION, STATEMENTS, TABLES
 
-__all__ = ["MEMORY", "Durability", "connect", "settings_of", "typed_error"]
+__all__ = ["MEMORY", "PAGE_SIZE", "Durability", "connect", "settings_of", "typed_error"]
 
 Durability = Literal["process", "power"]
 
 MEMORY: Final = ":memory:"
 _SMALLEST_PAGE: Final = 512
 #: Of new files. A commit writes whole pages, and most events are far smaller than one; smaller pages cost longer reads.
-_PAGE_SIZE: Final = 2048
+PAGE_SIZE: Final = 2048
 #: How long a writer waits for the writers before it.
 _BUSY_SECONDS: Final = 30.0
 
@@ -44,7 +44,7 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if path != MEMORY:
-            connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             _switch_to_wal(connection)
             for name, value in wanted.items():
                 connection.execute(f"PRAGMA {name} = {value}")
@@ -107,7 +107,7 @@ def _settings(durability: Durability) -> dict[str, int]:
         "synchronous": 2 if power else 1,
         "fullfsync": int(power and sys.platform == "darwin"),
         "checkpoint_fullfsync": int(power and sys.platform == "darwin"),
-        "wal_autocheckpoint": 4096 * 1000 // _PAGE_SIZE,
+        "wal_autocheckpoint": 4096 * 1000 // PAGE_SIZE,
     }
 
 
