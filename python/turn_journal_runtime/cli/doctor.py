@@ -75,8 +75,13 @@ def _findings(parent: Path | None) -> Iterator[_Found]:
     yield _Found("Python", "ok", f"{platform.python_version()} at {sys.executable} on {platform.platform()}")
     yield _tried("settings", _settings)
     yield _tried("Node", _node)
-    with RuntimeClient() as client, tempfile.TemporaryDirectory(prefix="turn-journal-doctor-", dir=parent) as scratch:
-        folder = Path(scratch)
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="turn-journal-doctor-", dir=parent)
+    except OSError as error:
+        yield _Found("folder", "failed", f"{parent or tempfile.gettempdir()} cannot be written to: {error.strerror}")
+        return
+    with RuntimeClient() as client, scratch:
+        folder = Path(scratch.name)
         core = _tried("core", lambda: _core(client))
         yield core
         yield _tried("file system", lambda: _file_system(folder))

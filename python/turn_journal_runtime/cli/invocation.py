@@ -81,6 +81,10 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
         except TurnJournalError as error:
             show_error(error.message, kind=error.kind, details=error.details, format=wanted)
             raise typer.Exit(exit_code(error)) from None
+        except OSError as error:
+            where = "" if error.filename is None else f"{error.filename}: "
+            show_error(f"{where}{error.strerror or error}", kind="io_failed", details={}, format=wanted)
+            raise typer.Exit(1) from None
         if report is not None:
             show(report, wanted)
             if report.code:
@@ -119,6 +123,11 @@ def root_of(root: str | None) -> str:
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )
     return root
+
+
+def shown_root(root: str) -> str:
+    """What a root is called in a message: an address of a database may hold a password."""
+    return "the database" if is_database(root) else root
 
 
 def address_of(turn: str, root: str | None) -> TurnAddress:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..store import list_turn_journals
-from .invocation import FormatOption, RootOption, answering, root_of, short_key
+from .invocation import FormatOption, RootOption, answering, root_of, short_key, shown_root
 from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, out, renderable_of
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def list_turns(
         _watch(where, goal, status, interval)
         return None
     turns = list(list_turn_journals(where, goal_id=goal, status=status))
-    return Report(turns, _blocks(turns))
+    return Report(turns, _blocks(turns, where, goal is not None or status is not None))
 
 
-def _blocks(turns: Sequence[ListedTurn]) -> list[Block]:
+def _blocks(turns: Sequence[ListedTurn], root: str, narrowed: bool) -> list[Block]:
     if not turns:
-        return [Line("There are no such turns here.")]
+        return [Line(f"There are no {'such ' if narrowed else ''}turns in {shown_root(root)}.")]
     rows = [
         (
             f"{turn['goal_id']}/{short_key(turn['turn_key'])}",
             "damaged" if turn["damage"] else str(turn["status"]),
             turn["damage"]["kind"] if turn["damage"] else _progress(turn["completed_phases"]),
-            (turn["updated_at"] or "")[:19].replace("T", " "),
+            (turn["updated_at"] or "")[:16].replace("T", " "),
         )
         for turn in turns
     ]
@@ -63,7 +63,8 @@ def _watch(root: str, goal: str | None, status: str | None, interval: float) -> 
     with Live(console=out(), auto_refresh=False) as live:
         try:
             while True:
-                blocks = _blocks(list(list_turn_journals(root, goal_id=goal, status=status)))
+                turns = list(list_turn_journals(root, goal_id=goal, status=status))
+                blocks = _blocks(turns, root, goal is not None or status is not None)
                 live.update(Group(*map(renderable_of, blocks)), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:

@@ -121,12 +121,22 @@ def show(report: Report, format: Format) -> None:
         print(markdown(report.blocks))
     else:
         console = out()
-        before: Block | None = None
-        for block in report.blocks:
-            if before is not None and _apart(before, block):
-                console.print()
-            console.print(renderable_of(block))
-            before = block
+        if console.is_terminal:
+            _print(console, report.blocks)
+        else:
+            # A table fills its last column up; in a pipe nobody wants that.
+            with console.capture() as written:
+                _print(console, report.blocks)
+            print("\n".join(line.rstrip() for line in written.get().splitlines()))
+
+
+def _print(console: Console, blocks: Sequence[Block]) -> None:
+    before: Block | None = None
+    for block in blocks:
+        if before is not None and _apart(before, block):
+            console.print()
+        console.print(renderable_of(block))
+        before = block
 
 
 def _apart(before: Block, after: Block) -> bool:
@@ -141,10 +151,14 @@ def renderable_of(block: Block) -> Any:
     if isinstance(block, Line | Heading):
         return Text(harmless(block.text), style=block.style)
     if isinstance(block, Points):
-        return Text("\n".join(f"  • {harmless(text)}" for text in block.texts))
+        points = Table.grid(padding=(0, 1, 0, 0))
+        for text in block.texts:
+            points.add_row("  •", Text(harmless(text)))
+        return points
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in block.columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(block.columns):
+        # What a row is called stays whole, so that it can be copied.
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
     for row in block.rows:
         table.add_row(*(Text(harmless(cell), style=block.styles.get(cell, "")) for cell in row))
     return table

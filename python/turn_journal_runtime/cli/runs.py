@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,7 @@ from ..errors import JournalNotFoundError, RunNotFoundError
 from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
 from ..run_journal.listing import list_runs
-from .invocation import FormatOption, answering, given_json
+from .invocation import FormatOption, answering, given_json, short_key
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `r
 StepArgument: TypeAlias = Annotated[int, typer.Argument(help="The step's number.", metavar="STEP", min=0)]
 
 _SHOWN_CHARACTERS = 80
+_KEY = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @answering
@@ -47,7 +50,7 @@ def runs(
         found = [run for run in list_runs(journal) if run.interrupted or not interrupted]
     rows = [
         (
-            run.run_id,
+            short_run(run.run_id),
             "interrupted" if run.interrupted else run.status,
             str(run.events),
             moment(run.updated_at),
@@ -65,7 +68,7 @@ def runs(
 def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = Format.table) -> Report:
     """One run: its steps, the effects whose outcome is not known, and the questions that wait."""
     with _open(db) as journal:
-        meta = journal.run_meta(run_id)
+        meta = journal.run_meta(run_id := _whole_run(journal, run_id))
         if meta is None:
             raise RunNotFoundError(
                 f"There is no run {run_id!r} in {journal.path}; `turn-journal runs` lists them.",
@@ -85,6 +88,8 @@ def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = 
         "uncertain": [asdict(step) for step in uncertain],
         "pending_approvals": [asdict(question) for question in waiting],
     }
+    # What a person has to type, as it can be typed; an address of a database may hold a password.
+    named, where = short_run(run_id), f" --db {shlex.quote(db)}" if db is not None and "://" not in db else ""
     status = "interrupted: drive it again to go on" if interrupted else meta.status
     blocks: list[Block] = [
         Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
@@ -95,8 +100,8 @@ def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = 
             Heading("Outcome not known: say what became of it", "bold red"),
             Points(
                 [
-                    f"step {step.seq}, {step.tool}, key {step.idempotency_key}: turn-journal settle {run_id} "
-                    f"{step.seq} --result JSON, or --absent when it did not happen"
+                    f"step {step.seq}, {step.tool}, key {step.idempotency_key}: turn-journal settle {named} {step.seq}"
+                    f"{where} --result JSON, or --absent when it did not happen"
                     for step in uncertain
                 ]
             ),
@@ -106,7 +111,8 @@ def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = 
             Heading("Waits for a decision", "bold yellow"),
             Points(
                 [
-                    f"step {question.seq}: {question.question}; turn-journal approve {run_id} {question.seq}, or --deny"
+                    f"step {question.seq}: {question.question}; turn-journal approve {named} {question.seq}{where}, "
+                    "or with --deny"
                     for question in waiting
                 ]
             ),
@@ -131,6 +137,7 @@ def settle(
     if (result is None) is not absent:
         raise typer.BadParameter("Give one of --result JSON and --absent.", param_hint="--result")
     with _open(db) as journal:
+        run_id = _whole_run(journal, run_id)
         if result is None:
             journal.settle(run_id, step, absent=True)
             said = "it did not happen and may run"
@@ -162,12 +169,29 @@ def approve(
     decided = not deny if decision is None else given_json(decision, "--decision")
     who = by if by is not None else getpass.getuser()
     with _open(db) as journal:
+        run_id = _whole_run(journal, run_id)
         journal.approve(run_id, step, decided, by=who)
     document: Decided = {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who}
     return Report(
         document,
         [Line(f"Step {step} of {run_id} is decided by {who}. Drive the run again to go on.", "green")],
     )
+
+
+def short_run(run_id: str) -> str:
+    """A run's id as tables show it, and as commands take it: a run inside a turn is called by the turn's key."""
+    key = re.match(_KEY, run_id)
+    return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
+
+
+def _whole_run(journal: RunJournal, named: str) -> str:
+    """The id that a short one stands for."""
+    if journal.run_meta(named) is not None:
+        return named
+    found = [run.run_id for run in list_runs(journal) if short_run(run.run_id) == named]
+    if len(found) > 1:
+        raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
+    return found[0] if found else named
 
 
 def moment(seconds: float) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from ..errors import JournalNotFoundError
-from ..journal import turn_journal_path
+from ..errors import JournalCorruptError, JournalNotFoundError
+from ..journal import load_turn_journal, turn_journal_path
 from ..store import prune_turn_journals, repair_turn_journal, turn_heads, verify_turn_journal
 from .invocation import (
     FormatOption,
@@ -23,6 +23,7 @@ from .invocation import (
     answering,
     root_of,
     short_key,
+    shown_root,
 )
 from .output import Block, Format, Heading, Line, Points, Report, Rows, err
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ..documents import TurnHead
     from .documents import PruneOutcome
+    from .invocation import TurnAddress
 
 GoalOption: TypeAlias = Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")]
 
@@ -58,6 +60,7 @@ def verify(
     if turn is not None:
         where = address_of(turn, root)
         runtime_root, goal, turn_key = where.root, where.goal_id, where.turn_key
+        _must_be_stored(where)
     else:
         runtime_root = root_of(root)
     total = 1 if turn_key is not None else count_turns(runtime_root, goal)
@@ -66,6 +69,8 @@ def verify(
         report = verify_turn_journal(
             runtime_root, goal_id=goal, turn_key=turn_key, heads=expected, progress=lambda _: advance(1)
         )
+    if report["turns"] == 0:
+        raise _nothing(runtime_root, goal)
     counted = f"{report['turns']} turns with {report['transitions']} transitions"
     if report["ok"]:
         blocks: list[Block] = [Line(f"As written: {counted}.", "bold green")]
@@ -91,6 +96,20 @@ def verify(
     return Report(report, blocks, code=0 if report["ok"] else 4)
 
 
+def _must_be_stored(where: TurnAddress) -> None:
+    """A turn that is not there would verify as one without transitions."""
+    # What is damaged is there, and is what is looked for.
+    with suppress(JournalCorruptError):
+        load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+
+
+def _nothing(root: str, goal: str | None) -> JournalNotFoundError:
+    of_goal = "" if goal is None else f" of goal {goal}"
+    return JournalNotFoundError(
+        f"There are no turns{of_goal} in {shown_root(root)}, so nothing was proven.", kind="turns_not_found"
+    )
+
+
 def _read_heads(path: Path) -> list[TurnHead]:
     try:
         heads = json.loads(path.read_text(encoding="utf-8"))
@@ -109,7 +128,10 @@ def _read_heads(path: Path) -> list[TurnHead]:
 @answering
 def heads(root: RootOption = None, goal: GoalOption = None, format: FormatOption = Format.json) -> Report:
     """Export the end of every history, to keep elsewhere for `verify --heads`. Damaged turns have none."""
-    found = list(turn_heads(root_of(root), goal_id=goal))
+    runtime_root = root_of(root)
+    found = list(turn_heads(runtime_root, goal_id=goal))
+    if not found:
+        raise _nothing(runtime_root, goal)
     rows = [(f"{head['goal_id']}/{short_key(head['turn_key'])}", str(head["count"]), head["digest"]) for head in found]
     return Report(found, [Rows(("turn", "transitions", "digest"), rows)])
 
