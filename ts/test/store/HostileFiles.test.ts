@@ -120,6 +120,27 @@ describe("hostile files", () => {
       })
     )
 
+    it.effect("makes no draft where something else stands, but for what can be removed at once", () =>
+      Effect.gen(function* () {
+        for (const [kind, plant] of [
+          ["folder", (path: string) => mkdirSync(path)],
+          ["FIFO", (path: string) => execFileSync("mkfifo", [path])]
+        ] as const) {
+          for (const file of ["snapshotDraft", "historyDraft"] as const) {
+            const { store, root, files } = yield* written
+            plant(files[file])
+            const outcome = yield* Effect.result(calls(store, root)["write"] ?? Effect.void)
+            const where = `the ${file} is a ${kind}`
+            if (kind === "FIFO") assert.strictEqual(outcome._tag, "Success", where)
+            else assert.isTrue(outcome._tag === "Failure" && outcome.failure._tag === "StoreFailure", where)
+            const standing = kind === "FIFO" ? NEXT : FIRST
+            assert.deepStrictEqual<unknown>((yield* store.read({ path: files.snapshot })).journal, standing, where)
+            assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok, where)
+          }
+        }
+      })
+    )
+
     it.effect("takes no file for a folder", () =>
       Effect.gen(function* () {
         for (const level of ["goals", `goals/${GOAL}`, `goals/${GOAL}/turns`]) {
