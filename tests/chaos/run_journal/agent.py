@@ -89,10 +89,10 @@ def loop(run: DurableRun, world: World) -> str:
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
-def drive(path: Path, folder: Path) -> str | None:
+def drive(address: Path | str, folder: Path) -> str | None:
     """One drive to the end: the answer, or None when a person had to settle a step first."""
     world = World(folder)
-    with RunJournal(path) as journal:
+    with RunJournal(address) as journal:
         try:
             with DurableRun(journal, RUN, max_resumes=10_000) as run:
                 return loop(run, world)

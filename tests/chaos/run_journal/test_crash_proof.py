@@ -48,7 +48,7 @@ def kill(folder: Path, *arguments: object) -> dict[str, Any]:
 
 @pytest.mark.timeout(600)
 def test_killed_at_every_boundary_of_the_journal(folder: Path) -> None:
-    found = kill(folder, "boundaries")
+    found = kill(folder, "boundaries", 1)
     assert found["violations"] == []
     # A step of the loop has an iteration, a decision, a call and a result.
     assert found["boundaries"] >= 4 * agent.STEPS
@@ -62,5 +62,32 @@ def test_killed_at_random_instants(folder: Path) -> None:
     print(f"seed: {seed} (TURN_JOURNAL_SEED={seed} runs it again)")
     count = 20_000 if SOAK else 200
     found = kill(folder, "random", seed, count)
+    assert found["violations"] == []
+    assert found["kills"] >= count
+
+
+@pytest.fixture
+def server(postgres_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database for agents of one host, who see when one of them dies."""
+    monkeypatch.setenv("TURN_JOURNAL_HOME", str(folder / "host"))
+    return postgres_url
+
+
+@pytest.mark.timeout(3600)
+def test_killed_at_boundaries_of_a_journal_in_postgresql(folder: Path, server: str) -> None:
+    stride = 1 if SOAK else 7
+    found = kill(folder, "boundaries", stride, server)
+    assert found["violations"] == []
+    assert found["boundaries"] >= 4 * agent.STEPS // stride
+    assert found["kills"] == 2 * found["boundaries"]
+    assert found["settled"] >= 2 * agent.STEPS // len(agent.TOOLS) // stride
+
+
+@pytest.mark.timeout(3600)
+def test_killed_at_random_instants_with_a_journal_in_postgresql(folder: Path, server: str) -> None:
+    seed = int(os.environ.get("TURN_JOURNAL_SEED") or random.randrange(2**32))
+    print(f"seed: {seed} (TURN_JOURNAL_SEED={seed} runs it again)")
+    count = 5_000 if SOAK else 40
+    found = kill(folder, "random", seed, count, server)
     assert found["violations"] == []
     assert found["kills"] >= count

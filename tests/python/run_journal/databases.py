@@ -52,6 +52,11 @@ class Schema(str):
     def with_name(self, _: str) -> Schema:
         return Schema.made(self.partition("?")[0])
 
+    def drop(self) -> None:
+        """Removes it with all that is in it."""
+        with self.connection() as connection:
+            connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(self.name)))
+
     def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A connection beside the journal's."""
         return psycopg.connect(self, autocommit=True)

@@ -32,7 +32,7 @@ class Proxy:
         self.url = parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
         self._armed: tuple[bytes, Literal["before", "after"]] | None = None
         self._sockets: list[socket.socket] = []
-        self._is_cut_off = False
+        self._is_cut_off = self._is_closed = False
         #: How often a connection was cut as asked for.
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -57,7 +57,8 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._listener.close()
+        self._is_closed = True
+        _close(self._listener)
         self._end()
 
     def _end(self) -> None:
@@ -71,6 +72,8 @@ class Proxy:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(self._server)
                 self._sockets += [client, server]
+                if self._is_closed:
+                    self._end()
                 threading.Thread(target=self._ask, args=(client, server), daemon=True).start()
                 threading.Thread(target=self._answer, args=(client, server), daemon=True).start()
 

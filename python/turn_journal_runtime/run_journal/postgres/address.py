@@ -35,16 +35,15 @@ class Address:
     __slots__ = ("_conninfo", "shown")
 
     def __init__(self, url: str) -> None:
-        try:
-            given = conninfo_to_dict(url)
-            self._conninfo = make_conninfo(url, **{k: v for k, v in _DEFAULTS.items() if k not in given})
-        except ProgrammingError:
-            # libpq repeats the part that it could not read, which may be a password.
+        given = _parts(url)
+        # Raised here, outside of the driver's own error: libpq repeats what it could not read, perhaps the password.
+        if given is None:
             raise InvalidJournalError(
                 "The address of the database cannot be read. It is postgresql://user:password@host:port/database, with "
                 "special characters of the password percent-encoded.",
                 kind="invalid_request",
-            ) from None
+            )
+        self._conninfo = make_conninfo(url, **{k: v for k, v in _DEFAULTS.items() if k not in given})
         host, port, name, user = (given.get(key) for key in ("host", "port", "dbname", "user"))
         place = f"{host or ''}{f':{port}' if port else ''}/{name or ''}"
         #: User, host, port and database; no password, no parameters.
@@ -56,3 +55,10 @@ class Address:
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
+
+
+def _parts(url: str) -> dict[str, Any] | None:
+    try:
+        return conninfo_to_dict(url)
+    except ProgrammingError:
+        return None

@@ -1,0 +1,214 @@
+"""One driver per run, whatever host it is on, by the database's clock. run-journal.md, section 4."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.python.run_journal.proxy import Proxy
+from tests.python.run_journal.test_ownership import Holder, tool
+
+from turn_journal_runtime.errors import StoreUnavailableError, TurnBusyError
+from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, RunJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Eventually
+    from tests.python.run_journal.databases import Schema
+
+LEASE = 1.0
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def _short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_RUN_LEASE", str(LEASE))
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "3")
+
+
+@pytest.fixture
+def elsewhere(schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Holder]]:
+    """Drivers on another host: one whose lock files are not seen from here."""
+    holders: list[Holder] = []
+
+    def start(*run_ids: str) -> Holder:
+        with monkeypatch.context() as other:
+            other.setenv("TURN_JOURNAL_HOME", str(tmp_path / "another host"))
+            holders.append(Holder(schema, *run_ids))
+        return holders[-1]
+
+    yield start
+    for holder in holders:
+        holder.kill()
+
+
+def test_a_driver_on_another_host_that_dies_is_waited_for(
+    schema: Schema, elsewhere: Callable[..., Holder], eventually: Eventually
+) -> None:
+    holder = elsewhere("r")
+    with RunJournal(schema) as journal:
+        time.sleep(2.5 * LEASE)
+        assert journal.interrupted_runs() == []
+        with pytest.raises(TurnBusyError, match=f"process {holder.process.pid} .* within 1 s"):
+            tool(journal, "r")
+        killed = time.monotonic()
+        holder.kill()
+        eventually(lambda: journal.interrupted_runs() == ["r"])
+        assert time.monotonic() - killed > LEASE / 3, "nobody could know at once"
+        assert tool(journal, "r") == "holder"
+
+
+def test_a_driver_that_was_taken_for_dead_cannot_write(
+    schema: Schema, elsewhere: Callable[..., Holder], eventually: Eventually
+) -> None:
+    """A host that sleeps: its drive goes on when it wakes, and finds its run taken."""
+    holder = elsewhere("r", "s")
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    with RunJournal(schema) as journal:
+        eventually(lambda: journal.interrupted_runs() == ["r", "s"])
+        run = DurableRun(journal, "r")
+        assert run.tool("t", {}, lambda: "here") == "holder"
+        before = journal.events("r")
+        os.kill(holder.process.pid, signal.SIGCONT)
+        assert holder.process.stdin is not None
+        holder.process.stdin.write("finish\n")
+        holder.process.stdin.flush()
+        holder.process.wait(20)
+        assert holder.process.returncode == 1, "TurnBusyError ended it"
+        assert journal.events("r") == before
+        run.tool("u", {}, lambda: "here")
+        run.finish()
+
+
+def test_a_lease_that_has_passed_and_that_nobody_took_is_no_loss(schema: Schema) -> None:
+    with RunJournal(schema) as journal, DurableRun(journal, "r") as run:
+        run.tool("t", {}, lambda: 1)
+        journal._ownership._stopped.set()  # type: ignore[attr-defined]
+        with RunJournal(schema) as other:
+            time.sleep(1.5 * LEASE)
+            assert other.interrupted_runs() == ["r"]
+        assert run.tool("t", {}, lambda: 2) == 2
+
+
+def test_one_of_two_hosts_is_cut_off_and_the_other_takes_over(schema: Schema, eventually: Eventually) -> None:
+    effects: list[str] = []
+    with Proxy(schema) as proxy, RunJournal(schema) as here, RunJournal(proxy.url) as there:
+        lost = DurableRun(there, "r")
+        lost.tool("t", {}, lambda: effects.append("first"))
+        here._ownership._place = None  # type: ignore[attr-defined]
+        proxy.cut_off()
+        eventually(lambda: here.interrupted_runs() == ["r"])
+        taken = DurableRun(here, "r")
+        taken.tool("t", {}, lambda: effects.append("again"))
+        taken.tool("u", {}, lambda: effects.append("second"))
+        proxy.come_back()
+        with pytest.raises(TurnBusyError, match="no longer driven from here"):
+            lost.tool("u", {}, lambda: effects.append("twice"))
+        taken.finish()
+    assert effects == ["first", "second"]
+
+
+def test_a_run_is_taken_over_from_a_driver_that_lives(schema: Schema) -> None:
+    with RunJournal(schema) as one, RunJournal(schema) as two:
+        hanging = DurableRun(one, "r")
+        hanging.tool("t", {}, lambda: 1)
+        with DurableRun(two, "r", take_over=True) as run:
+            assert run.tool("t", {}, lambda: 2) == 1
+            with pytest.raises(TurnBusyError):
+                hanging.tool("u", {}, lambda: 2)
+            run.tool("u", {}, lambda: 3)
+        assert [event.payload.get("result") for event in two.events("r")][1::2] == [1, 3]
+
+
+def test_a_claim_sees_all_that_the_driver_before_recorded(schema: Schema) -> None:
+    """A run is taken over between its steps: what was acknowledged is in the record, and nothing comes after."""
+    with RunJournal(schema) as one, RunJournal(schema) as two:
+        for round_ in range(10):
+            run_id = f"r{round_}"
+            run = DurableRun(one, run_id)
+            run.start()
+            acknowledged: list[int] = []
+
+            def drive(run: DurableRun = run, acknowledged: list[int] = acknowledged) -> None:
+                try:
+                    while True:
+                        acknowledged.append(run.iteration(len(acknowledged)))
+                except TurnBusyError:
+                    pass
+
+            driver = threading.Thread(target=drive)
+            driver.start()
+            time.sleep(0.02)
+            successor = DurableRun(two, run_id, take_over=True)
+            successor.start()
+            driver.join()
+            assert successor._drive is not None
+            assert set(acknowledged) <= successor._drive.record.keys()
+            assert successor._drive.record.keys() == {event.seq for event in two.events(run_id)}
+            successor.release()
+
+
+def test_an_async_drive_does_not_block_the_loop(schema: Schema) -> None:
+    """The server is away for a second; the loop goes on meanwhile, and so do many writes when it is back."""
+
+    async def main() -> tuple[list[Any], float]:
+        longest = 0.0
+
+        async def tick() -> None:
+            nonlocal longest
+            while True:
+                began = time.monotonic()
+                await asyncio.sleep(0.01)
+                longest = max(longest, time.monotonic() - began - 0.01)
+
+        ticking = asyncio.create_task(tick())
+        async with AsyncDurableRun(journal, "r") as run:
+            proxy.cut_off()
+            asyncio.get_running_loop().call_later(1, proxy.come_back)
+            results = await asyncio.gather(*(run.tool("t", {"n": n}, lambda n: n) for n in range(50)))
+            proxy.cut_off()
+            asyncio.get_running_loop().call_later(1, proxy.come_back)
+            with pytest.raises(RuntimeError):
+                async with AsyncDurableRun(journal, "s"):
+                    raise RuntimeError
+        ticking.cancel()
+        return results, longest
+
+    with Proxy(schema) as proxy, RunJournal(proxy.url) as journal:
+        results, longest = asyncio.run(main())
+        assert results == list(range(50))
+        assert longest < 0.5
+        assert journal.interrupted_runs() == ["s"]
+
+
+def test_tools_that_fill_the_loops_threads_do_not_hold_up_the_record(schema: Schema) -> None:
+    async def main() -> None:
+        waiting = threading.Event()
+        async with AsyncDurableRun(journal, "r") as run:
+            slow = [asyncio.ensure_future(run.tool("slow", {}, lambda: waiting.wait(30) and 1)) for _ in range(100)]
+            await asyncio.sleep(0)
+            await asyncio.wait_for(run.iteration(0), 5)
+            waiting.set()
+            assert await asyncio.gather(*slow) == [1] * 100
+
+    with RunJournal(schema) as journal:
+        asyncio.run(main())
+
+
+def test_a_server_that_is_away_ends_a_drive_with_an_error_that_may_pass(schema: Schema) -> None:
+    ran: list[int] = []
+    with Proxy(schema) as proxy, RunJournal(proxy.url) as journal:
+        run = DurableRun(journal, "r")
+        run.start()
+        proxy.__exit__(None, None, None)
+        with pytest.raises(StoreUnavailableError) as caught:
+            run.tool("t", {}, lambda: ran.append(1))
+        assert (ran, caught.value.is_retryable) == ([], True)
