@@ -21,7 +21,8 @@ export type Fate =
 const AGAIN: ReadonlySet<string> = new Set(["40001", "40P01", "53200", "53300", "55P03", "57P03"])
 /** A statement whose end the server itself does not know. */
 const UNKNOWN_TO_SERVER = "40003"
-const SQLSTATE = /^[0-9A-Z]{5}$/
+/** None begins like the system's own codes, some of which have five letters, too: EPIPE. */
+const SQLSTATE = /^(?!E[A-Z])[0-9A-Z]{5}$/
 const CERTIFICATE = /CERT|TLS|SSL|SIGNATURE|UNABLE_TO/
 
 export const fateOf = (database: string, { reason }: SqlError): Fate => {
