@@ -93,6 +93,13 @@ class PruneOutcome(TypedDict):
     turns: list[PrunedTurn]
 
 
+class Migrated(TypedDict):
+    """The migrations that were run: of the tables of turns, and of run journals; None: psycopg is not installed."""
+
+    turns: MigrateResult
+    runs: list[str] | None
+
+
 class RunEvent(TypedDict):
     """One recorded event of a run."""
 
@@ -198,7 +205,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "heads": list[TurnHead],
     "repair": RepairResult,
     "prune": PruneOutcome,
-    "store-migrate": MigrateResult,
+    "store-migrate": Migrated,
     "runs": list[RunSummary],
     "run show": RunRecord,
     "settle": Settled,

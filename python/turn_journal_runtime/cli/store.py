@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..bridge import default_client
-from ..errors import JournalStoreError
 from .invocation import FormatOption, answering
 from .output import Format, Line, Report
 
 if TYPE_CHECKING:
-    from ..documents import MigrateResult
+    from .documents import Migrated
 
 
 @answering
@@ -20,18 +20,23 @@ def migrate(
     url: Annotated[str, typer.Argument(help="The database: postgresql://…", metavar="URL", show_default=False)],
     format: FormatOption = Format.table,
 ) -> Report:
-    """Make the tables of a database, or bring them up to what this version needs.
+    """Make the tables of a database, or bring them up to what this version needs: of turns and of run journals.
 
-    Those for turns and those for runs are made where the URL's user looks first: in its `public` schema, or in the one
-    that `?options=-csearch_path%3DNAME` names. Nothing else ever makes or changes them.
+    They are made where the URL's user looks first: in the schema `public`, or in the one that
+    `?options=-csearch_path%3DNAME` names. Nothing else ever makes or changes them.
     """
     answer: Any = default_client().call("store.migrate", {"runtime_root": url})
-    done: MigrateResult = answer
-    last = Line(f"The tables are of version {done['version']}.")
-    try:
-        from ..run_journal.postgres import migrate as migrate_runs
-    except JournalStoreError as error:
-        last = Line(f"The tables for runs were left out. {error.message}", "yellow")
-    else:
-        done["applied"] += migrate_runs(url)
-    return Report(done, [*(Line(f"Ran {name}.", "green") for name in done["applied"]), last])
+    done: Migrated = {"turns": answer, "runs": _migrate_runs(url)}
+    lines = [Line(f"Ran {name}.", "green") for name in [*done["turns"]["applied"], *(done["runs"] or [])]]
+    if done["runs"] is None:
+        lines.append(Line("Of run journals none: they need `pip install 'turn-journal-runtime[postgres]'`.", "yellow"))
+    return Report(done, [*lines, Line("The tables are up to date.")])
+
+
+def _migrate_runs(url: str) -> list[str] | None:
+    """The migrations of the run journal's tables; None where there is nothing that could run them."""
+    if find_spec("psycopg") is None:
+        return None
+    from ..run_journal.postgres.migration import migrate
+
+    return migrate(url)
