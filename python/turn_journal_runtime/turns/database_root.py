@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import uuid
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class DatabaseRoot:
         seconds = current().turn_lease
         asked = now()
         params = {"path": path, "holder": _holder(), "ttl_ms": round(seconds * 1000), "take_over": take_over}
+        params["claim"] = str(uuid.uuid4())
         try:
             held = yield Call("turn_lease.acquire", params)
         except TurnBusyError as error:

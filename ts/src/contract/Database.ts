@@ -1,6 +1,7 @@
 /**
  * Parameters and results of the methods that only a database answers: leases of turns that are driven on many hosts
- * (session-recovery.md section 4), the sessions of their hosts (section 5), and its schema. Folders have locks of the kernel instead, and need no schema.
+ * (session-recovery.md section 4), the sessions of their hosts (section 5), and its schema. Folders have locks of the
+ * kernel instead, and need no schema.
  */
 import * as Schema from "effect/Schema"
 
@@ -23,7 +24,9 @@ export const AcquireLeaseParams = Schema.Struct({
   /** How long the lease holds from now on, by the database's clock, unless it is renewed. */
   ttl_ms: Milliseconds,
   /** Take it also from a holder whose time is not up: what that one writes from then on is refused. */
-  take_over: Schema.optionalKey(Schema.Boolean)
+  take_over: Schema.optionalKey(Schema.Boolean),
+  /** A UUID of this very acquisition: when it is asked for again, because no answer came, it is the same one. */
+  claim: Schema.optionalKey(Schema.String.check(Schema.isUUID()))
 })
 export type AcquireLeaseParams = typeof AcquireLeaseParams.Type
 

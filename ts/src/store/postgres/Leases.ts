@@ -24,13 +24,13 @@ import { ACQUIRE, HOLDER, RELEASE, RENEW } from "./Statements.ts"
 export const acquire = (
   server: Server,
   place: Place,
-  { holder, ttl_ms, take_over = false }: AcquireLeaseParams
+  { holder, ttl_ms, take_over = false, claim }: AcquireLeaseParams
 ): Effect.Effect<HeldLease, StoreError | InvalidJournal> =>
   Effect.gen(function* () {
     const said = JSON.stringify(holder)
     if (Buffer.byteLength(said) > MAX_HOLDER_BYTES) return yield* tooMuchSaid()
     const { goalId = null, turnKey = null } = place.address ?? {}
-    const token = crypto.randomUUID()
+    const token = claim?.toLowerCase() ?? crypto.randomUUID()
     const path = withinDatabase(place)
     const [taken] = yield* server.ask(ACQUIRE, [path, said, ttl_ms, take_over, token, goalId, turnKey])
     if (taken !== undefined) return heldOf(taken)

@@ -148,6 +148,19 @@ layer(all, { excludeTestServices: true })("a lease", (it) => {
     })
   )
 
+  it.effect("is one acquisition for one claim, however often it is asked for", () =>
+    Effect.gen(function* () {
+      const { path, leases } = yield* open
+      const ask = { path, holder: A, ttl_ms: MINUTE, claim: "5F0C3B0E-7F0A-4C62-9A55-0D3B8F3F9D11" }
+      const held = yield* leases.acquire(ask)
+      assert.deepStrictEqual(yield* leases.acquire(ask), held)
+      const another = { ...ask, claim: "5f0c3b0e-7f0a-4c62-9a55-0d3b8f3f9d12" }
+      assert.strictEqual(yield* kindOf(leases.acquire(another)), "turn_busy")
+      yield* leases.release({ path, number: held.number })
+      assert.strictEqual((yield* leases.acquire(ask)).number, held.number + 1)
+    })
+  )
+
   it.effect("belongs to databases", () =>
     Effect.gen(function* () {
       const { leases, path } = yield* open
