@@ -248,6 +248,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     2: "the command line is wrong",
     3: "there is no such turn, run, step or store",
     4: "what is stored is damaged; it was left as it is",
+    130: "interrupted with Ctrl-C",
 }
 
 

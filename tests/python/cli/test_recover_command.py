@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,6 @@ from turn_journal_runtime.turns.lease import acquire_lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from turn_journal_runtime import DueTurn
 
@@ -79,7 +79,7 @@ def test_a_turn_that_waits_for_its_back_off_is_left_alone_unless_it_is_named(
 
 def test_a_turn_that_somebody_drives_is_left_alone(command: Command, turn: Turn, tmp_path: Path) -> None:
     turn.kill(ScriptedHost(KilledError()))
-    with acquire_lease(turn.root, turn.path):
+    with acquire_lease(tmp_path, Path(turn.path)):
         (driven,) = command("recover", "-r", tmp_path, "--yes", "-f", "json").json
         assert (driven["waits"], driven["outcome"]) == ("left alone: a living process drives it", None)
     assert command("recover", "-r", tmp_path, "-f", "json").json[0]["waits"] is None

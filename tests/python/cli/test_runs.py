@@ -127,6 +127,29 @@ def test_mistakes_have_their_exit_code_and_no_trace(
     assert db.read_bytes() == before
 
 
+def test_a_run_inside_a_turn_goes_by_the_short_name_that_tables_show(command: Command, tmp_path: Path) -> None:
+    db, turn = tmp_path / "runs.db", f"sha256:{'ab12' * 16}"
+    with RunJournal(db) as journal:
+        for run_id in (turn, f"{turn}.1", f"sha256:{'cd34' * 16}"):
+            journal.open_run(run_id)
+            call = {"name": "pay", "args": {}, "idempotency_key": f"{run_id}:0:pay"}
+            journal.append(JournalEvent(run_id, 0, "tool_call", call))
+        shown = command("runs", "--db", db).out
+        assert [line.split()[0] for line in shown.splitlines()[1:]] == [
+            "sha256:ab12ab12ab12",
+            "sha256:ab12ab12ab12.1",
+            "sha256:cd34cd34cd34",
+        ]
+        hint = "turn-journal settle sha256:ab12ab12ab12.1 0 --db "
+        assert hint in command("run", "show", "sha256:ab12ab12ab12.1", "--db", db).out
+        assert command("settle", "sha256:ab12ab12ab12.1", "0", "--absent", "--db", db, "-f", "json").json["run_id"] == (
+            f"{turn}.1"
+        )
+        journal.open_run(f"sha256:ab12ab12ab12{'9' * 52}")
+        assert command("run", "show", "sha256:ab12ab12ab12", "--db", db).code == 2
+        assert command("run", "show", turn, "--db", db).code == 0
+
+
 def test_no_journal_is_made_by_looking(command: Command, tmp_path: Path) -> None:
     assert command("runs", "--db", tmp_path / "none.db").code == 3
     assert list(tmp_path.iterdir()) == []

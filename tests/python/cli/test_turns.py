@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,10 @@ def test_an_entry_point_that_is_none_is_a_usage_error(command: Command, stopped:
         (("verify", "--heads", "/no/such/file"), 3),
         (("verify", "--heads", "pyproject.toml"), 2),
         (("list", "-f", "yaml"), 2),
+        (("verify", "g/none"), 3),
+        (("verify", "--goal", "nobody"), 3),
+        (("heads", "--goal", "nobody"), 3),
+        (("verify", "g/torn"), 4),
         (("recover", "g/over"), 1),
         (("nonsense",), 2),
     ],
@@ -280,6 +285,36 @@ def test_the_doctor_finds_that_everything_works_and_leaves_nothing(command: Comm
     assert outcome.code == 0, outcome.out
     assert {check["check"] for check in outcome.json["checks"]} >= {"Node", "core", "store", "locks", "disk"}
     assert os.listdir(tmp_path) == []
+
+
+def test_the_doctor_says_that_a_folder_cannot_be_written_to(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> str:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    # Who runs the tests may be allowed to write anywhere.
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    outcome = command("doctor", "-r", tmp_path, "-f", "json")
+    found = {check["check"]: check for check in outcome.json["checks"]}
+    assert (outcome.code, found["folder"]["outcome"]) == (1, "failed")
+    assert found["folder"]["found"] == f"{tmp_path} cannot be written to: Permission denied"
+
+
+def test_a_file_that_cannot_be_read_is_said_without_a_trace(
+    command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied", "goals")
+
+    monkeypatch.setattr("turn_journal_runtime.cli.verification.count_turns", refuse)
+    outcome = command("verify", "-r", root, "-f", "json")
+    assert outcome.code == 1
+    assert json.loads(outcome.err)["error"] == {
+        "kind": "io_failed",
+        "message": "goals: Permission denied",
+        "details": {},
+    }
 
 
 def test_the_doctor_says_what_is_missing(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
