@@ -2,6 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { JsonObject } from "../../src/contract/Json.ts"
@@ -22,8 +23,10 @@ const STATES_PER_MOMENT = SOAK ? 4000 : 50
 const storeOn = (disk: Disk): Layer.Layer<JournalStore, unknown> =>
   JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk })))
 
+const same = (disk: Disk): Disk => disk
+
 /** One process that writes journals until it ends or is killed. */
-const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: Step | null = null) =>
+const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: Step | null = null, around = same) =>
   Effect.gen(function* () {
     const store = yield* JournalStore
     for (const index of indexes) {
@@ -32,7 +35,7 @@ const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: St
       yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
       power.note("ack", stands)
     }
-  }).pipe(Effect.provide(storeOn(power.over(nodeDisk, killedAt))), Effect.exit)
+  }).pipe(Effect.provide(storeOn(around(power.over(nodeDisk, killedAt)))), Effect.exit)
 
 const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unknown>> = {
   "a turn from its first write on": (power) => aProcess(power, [0, 1, 2]),
@@ -102,38 +105,58 @@ const check = (root: string, allowed: ReadonlySet<string | null>, where: string)
 /** What is looked at after the power cut is thrown away: it need not be durable. */
 const UNSYNCED: Disk = { ...nodeDisk, sync: () => Effect.void }
 
+/** Plays a scenario and looks at what a power cut before each of its steps may leave; how many states were tried. */
+const play = (name: string, scenario: (power: PowerDisk) => Effect.Effect<unknown, unknown>) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const root = yield* quickFolder
+      const power = new PowerDisk(join(root, "recorded"))
+      mkdirSync(power.root)
+      yield* scenario(power)
+      const dice = new Dice(SEED)
+      let states = 0
+      for (let until = 0; until <= power.log.length; until++) {
+        const seen = new Set<string>()
+        for (let tried = 0; tried < STATES_PER_MOMENT; tried++) {
+          const tree = power.stateAt(until, dice)
+          const print = fingerprint(tree)
+          if (seen.has(print)) continue
+          seen.add(print)
+          const place = join(root, "left")
+          mkdirSync(place)
+          materialize(tree, power.root, place)
+          yield* check(place, power.allowedAt(until), `seed ${SEED}, before step ${until}, state ${tried}`)
+          rmSync(place, { recursive: true })
+          states++
+        }
+      }
+      process.stdout.write(`power loss, ${name}: ${states} states of ${power.log.length + 1} moments\n`)
+      return { states, moments: power.log.length }
+    })
+  )
+
 describe(`a power cut (seed ${SEED})`, () => {
   for (const [name, scenario] of Object.entries(SCENARIOS)) {
-    it(name, { timeout: 3_600_000 }, () =>
-      Effect.runPromise(
-        Effect.scoped(
-          Effect.gen(function* () {
-            const root = yield* quickFolder
-            const power = new PowerDisk(join(root, "recorded"))
-            mkdirSync(power.root)
-            yield* scenario(power)
-            const dice = new Dice(SEED)
-            let states = 0
-            for (let until = 0; until <= power.log.length; until++) {
-              const seen = new Set<string>()
-              for (let tried = 0; tried < STATES_PER_MOMENT; tried++) {
-                const tree = power.stateAt(until, dice)
-                const print = fingerprint(tree)
-                if (seen.has(print)) continue
-                seen.add(print)
-                const place = join(root, "left")
-                mkdirSync(place)
-                materialize(tree, power.root, place)
-                yield* check(place, power.allowedAt(until), `seed ${SEED}, before step ${until}, state ${tried}`)
-                rmSync(place, { recursive: true })
-                states++
-              }
-            }
-            process.stdout.write(`power loss, ${name}: ${states} states of ${power.log.length + 1} moments\n`)
-            assert.isAbove(states, power.log.length)
-          })
-        )
-      )
-    )
+    it(name, { timeout: 3_600_000 }, async () => {
+      const { states, moments } = await Effect.runPromise(play(name, scenario))
+      assert.isAbove(states, moments)
+    })
+  }
+
+  for (const [step, files] of [
+    ["commit.sync", ["the draft", "the history"]],
+    ["folder.sync", ["the folder"]]
+  ] as const) {
+    for (const [index, file] of files.entries()) {
+      it(`would lose something without the sync of ${file}`, { timeout: 60_000 }, async () => {
+        const lazy = (disk: Disk): Disk => ({
+          ...disk,
+          sync: (at, fds) => disk.sync(at, at === step ? fds.filter((_, other) => other !== index) : fds)
+        })
+        const scenario = (power: PowerDisk) => aProcess(power, [0, 1, 2], null, lazy)
+        const played = await Effect.runPromise(Effect.exit(play(`without the sync of ${file}`, scenario)))
+        assert.include(played._tag === "Failure" ? Cause.pretty(played.cause) : "", "before step")
+      })
+    }
   }
 })
