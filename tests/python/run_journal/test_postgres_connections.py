@@ -119,7 +119,7 @@ def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, pr
         lambda: journal.import_run(lines),
     )
     for number, step in enumerate(steps):
-        proxy.cut(moment, b"COMMIT")
+        proxy.cut(moment, b"COMMIT\0")
         step()
         assert proxy.cuts == number + 1
     assert journal.parent("forked") == ("r", 0)
@@ -131,7 +131,7 @@ def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, pr
 def test_a_claim_whose_commit_is_lost_is_counted_once(journal: RunJournal, proxy: Proxy, moment: Moment) -> None:
     journal.open_run("r")
     journal.append(iteration(0))
-    proxy.cut(moment, b"COMMIT")
+    proxy.cut(moment, b"COMMIT\0")
     with DurableRun(journal, "r", max_resumes=1) as run:
         run.start()
         assert proxy.cuts == 1
