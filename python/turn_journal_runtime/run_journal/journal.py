@@ -21,7 +21,10 @@ from .schema import ITERATION_INDEX, RUN_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
     from types import TracebackType
+
+    from .drive import Drive
 
 __all__ = ["RunJournal"]
 
@@ -29,11 +32,13 @@ __all__ = ["RunJournal"]
 _EVENTS = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
 # In the order of SQLite's own index: nothing is sorted.
 _INDEX = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, kind"
+_POSTGRES = ("postgresql://", "postgres://")
 
 OPEN_RUN = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
     "VALUES (?, ?, ?, 'running', NULL, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET status = 'running', "
-    "outcome = NULL, checkpoint_id = COALESCE(excluded.checkpoint_id, checkpoint_id), updated_at = excluded.updated_at"
+    "outcome = NULL, checkpoint_id = COALESCE(excluded.checkpoint_id, runs.checkpoint_id), "
+    "updated_at = excluded.updated_at"
 )
 SET_CHECKPOINT = "UPDATE runs SET checkpoint_id = ?, updated_at = ? WHERE run_id = ?"
 CLOSE_RUN = "UPDATE runs SET status = ?, outcome = ?, updated_at = ? WHERE run_id = ?"
@@ -45,7 +50,8 @@ class RunJournal:
     Thread-safe; several processes may share one file; a forked child opens its own connection. A context manager.
 
     Args:
-        db_path: A file, `":memory:"`, or None for `$TURN_JOURNAL_HOME/runs/journal.db`.
+        db_path: A file, `":memory:"`, or None for `$TURN_JOURNAL_HOME/runs/journal.db`. Or `postgresql://…`, a database
+            that `turn-journal store migrate` has prepared; needs the extra `postgres`.
         durability: `"process"`: what is acknowledged survives the death of the process. `"power"`: it survives power
             loss too.
         redact: Called with a copy of every payload (and of a run's `{agent, task, metadata}`, and of a failure's
@@ -58,6 +64,14 @@ class RunJournal:
 
     Specified in run-journal.md, section 1.
     """
+
+    def __new__(cls, db_path: str | os.PathLike[str] | None = None, **_: Any) -> RunJournal:
+        """The journal of an address: one in PostgreSQL is a kind of its own, which is loaded when it is asked for."""
+        if cls is RunJournal and isinstance(db_path, str) and db_path.startswith(_POSTGRES):
+            from .postgres import PostgresRunJournal
+
+            return super().__new__(PostgresRunJournal)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -392,6 +406,17 @@ class RunJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def _threads(self) -> Executor | None:
+        """Where the async form writes; None: in the event loop's own threads."""
+        return None
+
+    def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
+        """Takes a run for one driver."""
+        from .drive import claim  # it is made of this module's statements
+
+        return claim(self, driver, run_id, **wanted)
 
     def _row(self, event: JournalEvent) -> tuple[str, int, str, str, float]:
         run_id, seq, kind = event.run_id, event.seq, event.kind
