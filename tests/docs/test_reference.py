@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,15 @@ def test_the_generated_pages_are_fresh() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_picture_tells_what_the_demo_tells() -> None:
+    source = (ROOT / "python" / "turn_journal_runtime" / "cli" / "demo.py").read_text(encoding="utf-8")
+    told = [*re.findall(r'Heading\("([^"]+)"', source), "Nothing ran twice."]
+    assert len(told) == 5
+    picture = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+    shown = html.unescape(re.sub(r"<[^>]+>", "", picture)).replace("\u00a0", " ")
+    assert [line for line in told if line not in shown] == []
 
 
 def test_the_site_builds_strictly(tmp_path: Path) -> None:

@@ -230,4 +230,4 @@ def _entry(named: str | None) -> Callable[[DueTurn], Any]:
             f"Say what drives the turns: --entry module:function. Registered under {ENTRY_POINTS}: {names}.",
             param_hint="--entry",
         )
-    return callable_named(registered[0].value, "--entry")
+    return callable_named(f"{registered[0].module}:{registered[0].attr}", "--entry")

@@ -117,3 +117,17 @@ def test_a_module_that_fails_when_it_is_loaded_is_a_usage_error(
         assert outcome.code == 2
         assert "ZeroDivisionError" in outcome.err
         assert "Traceback" not in outcome.err
+
+
+def test_a_registered_entry_point_drives_without_being_named(
+    command: Command, turn: Turn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn.kill(ScriptedHost(KilledError()))
+    package = tmp_path / "site" / "agents-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Name: agents\nVersion: 1\n")
+    registered = f"[turn_journal_runtime.recover]\nworld = {__name__}:drive\n"
+    (package / "entry_points.txt").write_text(registered)
+    monkeypatch.syspath_prepend(str(package.parent))
+    (recovered,) = command("recover", "-r", tmp_path, "--yes", "-f", "json").json
+    assert recovered["outcome"] == "committed"
