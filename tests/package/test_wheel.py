@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import json, os, shutil, sys
-from turn_journal_runtime import inspect_turn_journal, turn_journal_path, write_turn_journal
+from turn_journal_runtime import (
+    StoreUnavailableError, inspect_turn_journal, load_turn_journal, turn_journal_path, write_turn_journal
+)
 
 assert shutil.which("node") is None, "this test wants no Node on PATH"
 root = sys.argv[1]
@@ -33,6 +35,10 @@ result = write_turn_journal(
 )
 inspection = inspect_turn_journal(root, goal_id="my_goal", agent_id="agent_123", turn_key="turn_001")
 print(json.dumps({"result": result, "inspection": inspection}))
+try:
+    load_turn_journal("postgresql://nobody@127.0.0.1:1/none#goals/g/turns/k.json")
+except StoreUnavailableError as error:
+    print("no database:", error.details["code"])
 """
 
 
@@ -78,7 +84,7 @@ def test_an_installed_wheel_writes_and_inspects_a_turn_where_no_node_is(wheel: P
 
     nowhere = tmp_path / "empty"
     nowhere.mkdir()
-    environment = {**os.environ, "PATH": str(nowhere), "HOME": str(tmp_path)}
+    environment = {**os.environ, "PATH": str(nowhere), "HOME": str(tmp_path), "TURN_JOURNAL_POSTGRES_TIMEOUT": "0.3"}
     for name in ("TURN_JOURNAL_NODE", "NODE_OPTIONS", "PYTHONPATH", "VIRTUAL_ENV"):
         environment.pop(name, None)
     run = subprocess.run(
@@ -93,3 +99,5 @@ def test_an_installed_wheel_writes_and_inspects_a_turn_where_no_node_is(wheel: P
     assert run.returncode == 0, run.stderr
     assert '"appended": true' in run.stdout
     assert "owner_identity_missing" in run.stdout
+    # The part of the core that speaks to databases is carried, too.
+    assert "no database: ECONNREFUSED" in run.stdout

@@ -78,15 +78,38 @@ layer(store(5), { excludeTestServices: true })("a commit whose answer is lost", 
       yield* journals.write({ path, journal: first })
       const admin = yield* connection
       const end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victims'"
-      const wait = Effect.suspend(() => Effect.sleep(dice.below(30)))
-      const ending = yield* Effect.forkChild(Effect.forever(Effect.andThen(admin.query(end), wait)))
       for (let n = 0; n < 60; n++) {
         const journal = plainTurn("turn-1", "in_progress", ["a"], { n })
+        // Somewhere in the middle of it.
+        const ending = yield* Effect.forkChild(Effect.andThen(Effect.sleep(dice.roll() * 4), admin.query(end)))
         assert.isTrue((yield* journals.write({ path, journal })).appended, `write ${n}`)
+        yield* Fiber.join(ending)
       }
-      yield* Fiber.interrupt(ending)
       assert.lengthOf(yield* seqs(journals, path), 61)
       assert.isTrue((yield* journals.verify({ runtimeRoot: url.href })).ok)
+    })
+  )
+})
+
+layer(store(5), { excludeTestServices: true })("a call", (it) => {
+  it.effect("is one round trip, but for what has to be read first", () =>
+    Effect.gen(function* () {
+      const { network } = yield* cuttable
+      const journals = yield* JournalStore
+      const path = pathOf(network.url, "turn-1")
+      const trips = <A, E>(act: Effect.Effect<A, E>) =>
+        Effect.suspend(() => {
+          const before = network.said()
+          return Effect.map(act, () => network.said() - before)
+        })
+      const other = { ...first, turn_key: "turn-2" }
+      yield* journals.write({ path: pathOf(network.url, "turn-2"), journal: other })
+      assert.strictEqual(yield* trips(journals.write({ path, journal: first })), 1, "a first write")
+      assert.strictEqual(yield* trips(journals.write({ path, journal: second })), 1, "a write that follows")
+      assert.strictEqual(yield* trips(journals.write({ path, journal: second })), 1, "a replay")
+      assert.strictEqual(yield* trips(journals.read({ path })), 1, "a read")
+      const ask = { runtimeRoot: network.url, goalId: "goal-1", agentId: "agent-1", turnKey: "turn-1" }
+      assert.strictEqual(yield* trips(journals.inspectStored(ask)), 1, "an inspection")
     })
   )
 })

@@ -13,6 +13,8 @@ export interface Network {
   readonly url: string
   /** Cuts the connection at the next thing that is said. */
   readonly cut: (cut: Cut) => void
+  /** How many messages went to the database so far; statements that are sent in one go are one. */
+  readonly said: () => number
   /** Whether new connections are let through. */
   readonly open: (open: boolean) => void
 }
@@ -29,6 +31,7 @@ export const networkTo = (target: string) =>
 const listen = async (target: URL) => {
   let next: Cut | null = null
   let isOpen = true
+  let messages = 0
   const sockets = new Set<Socket>()
 
   const server = createServer((client) => {
@@ -46,6 +49,7 @@ const listen = async (target: URL) => {
     let listens = true
     client.on("data", (said) => {
       if (isCut) return
+      messages++
       if (next === null) {
         database.write(said)
         return
@@ -81,6 +85,7 @@ const listen = async (target: URL) => {
     cut: (cut: Cut) => {
       next = cut
     },
+    said: () => messages,
     open: (open: boolean) => {
       isOpen = open
     },
