@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BATCH = 1000
-BATCHES = 40
+BATCHES = 100
 LONG_RUN = 100_000
 LARGE_FILE = 1_000_000
 
@@ -124,7 +124,7 @@ def reading(folder: Path) -> Iterator[Line]:
     if peers.are_wanted():
         theirs = peers.Praison(folder / "praison-large.db").fill(LONG_RUN).journal
         sides["praison"] = lambda _: theirs.replay_index("large")
-    times = alternate(sides, rows=5, row=2, warm=0)
+    times = alternate(sides, rows=10, row=2, warm=0)
     yield Line(f"replay_index of {LONG_RUN:,}", times["replay"])
     if peers.are_wanted():
         yield faster("praisonaiagents replay_index", times["praison"], times["replay"], at_least=2.5)
