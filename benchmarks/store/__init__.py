@@ -1,1 +1,1 @@
-"""What questions over many turns cost, and what they need of memory."""
+"""What a write costs, what questions over many turns cost, and what they need of memory."""

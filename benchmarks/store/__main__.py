@@ -1,6 +1,8 @@
-"""`python -m benchmarks.store`: questions over 10,000 and over 100,000 turns, beside reading the files in plain Python.
+"""`python -m benchmarks.store`: writes beside their system calls alone, and questions over 10,000 and over 100,000
+turns beside reading the files in plain Python.
 
-The cost of a turn must not grow with their number, and neither must the core's memory. BENCH_TURNS names other numbers.
+The cost of a turn must not grow with their number, and neither must the core's memory. BENCH_TURNS names other numbers;
+empty, it leaves the questions out.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[2]
 TURNS_OF_A_GOAL = 100
 QUESTIONS = 200
+#: Of 20 writes each.
+ROWS_OF_WRITES = 40
 
 
 class Walk(NamedTuple):
@@ -138,9 +142,29 @@ def _each(seconds: float, turns: int) -> str:
     return f"{seconds / turns * 1e6:.0f} µs"
 
 
+def writes() -> Table:
+    """What a write costs in the core alone, on the disk of the system's temporary folder."""
+    names = {"alone": "draft, append, rename, 3 fsyncs", "first": "a turn's first write", "next": "a turn's next write"}
+    table = Table(title="The store: one write at a time, in the core alone")
+    for heading in ("", "p50", "p99", "× its system calls", "CPU"):
+        table.add_column(heading, justify="left" if heading == "" else "right")
+    program = str(Path(__file__).with_name("writes.mjs"))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [locate_node(current()).path, program, folder, str(ROWS_OF_WRITES)]
+        measured = json.loads(subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True).stdout)
+    for side, name in names.items():
+        median, p99, cpu = measured[side]
+        times = f"{median / measured['alone'][0]:.1f}"
+        table.add_row(name, f"{median:.2f} ms", f"{p99:.1f} ms", times, f"{cpu:.2f} ms")
+    return table
+
+
 def main() -> None:
     """Measures and prints."""
-    sizes = [int(size) for size in os.environ.get("BENCH_TURNS", "10000,100000").split(",")]
+    Console(width=120).print(writes())
+    sizes = [int(size) for size in os.environ.get("BENCH_TURNS", "10000,100000").split(",") if size]
+    if not sizes:
+        return
     table = Table(title="The store: questions over many turns, 100 of each goal")
     for heading in ("", "turns", "in all", "each", "longest page", "memory of the core"):
         table.add_column(heading, justify="left" if heading == "" else "right")
