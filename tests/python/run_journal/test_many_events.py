@@ -106,7 +106,7 @@ def test_the_order_within_a_step_and_the_last_payload_are_kept(journal: RunJourn
         JournalEvent("r", 300, KIND_TOOL_CALL, []),  # type: ignore[arg-type]
         JournalEvent("r", 300, KIND_TOOL_CALL, {1: 2}),  # type: ignore[dict-item]
     ],
-    ids=repr,
+    ids=lambda event: repr((event.run_id, event.seq, event.kind, event.payload)),
 )
 def test_one_event_that_cannot_be_stored_keeps_out_all(journal: RunJournal, event: JournalEvent) -> None:
     events = [JournalEvent("r", n, KIND_TOOL_CALL, {}) for n in range(300)]

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -190,14 +191,28 @@ def test_an_async_drive_does_not_block_the_loop(schema: Schema) -> None:
 
 
 def test_tools_that_fill_the_loops_threads_do_not_hold_up_the_record(schema: Schema) -> None:
+    waiting = threading.Event()
+
     async def main() -> None:
-        waiting = threading.Event()
+        # Two threads, which are both taken when two tools run.
+        loop, both = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_default_executor(ThreadPoolExecutor(2))
+        running: list[int] = []
+
+        def slow() -> bool:
+            running.append(1)
+            if len(running) == 2:
+                loop.call_soon_threadsafe(both.set)
+            return waiting.wait(30)
+
         async with AsyncDurableRun(journal, "r") as run:
-            slow = [asyncio.ensure_future(run.tool("slow", {}, lambda: waiting.wait(30) and 1)) for _ in range(100)]
-            await asyncio.sleep(0)
-            await asyncio.wait_for(run.iteration(0), 5)
-            waiting.set()
-            assert await asyncio.gather(*slow) == [1] * 100
+            tools = [asyncio.ensure_future(run.tool("slow", {}, slow)) for _ in range(20)]
+            await both.wait()
+            try:
+                await asyncio.wait_for(run.iteration(0), 10)
+            finally:
+                waiting.set()
+            assert await asyncio.gather(*tools) == [True] * 20
 
     with RunJournal(schema) as journal:
         asyncio.run(main())
