@@ -46,6 +46,7 @@ FACADE = {
     },
     "hosts": {"errors", "run_journal", "turns"},
     "chat": {"address", "bridge", "errors", "flow", "turns"},
+    "worker": {"address", "bridge", "errors", "flow", "run_journal", "session_recovery", "settings", "turns"},
 }
 
 #: Folder of the core → folders it may import.

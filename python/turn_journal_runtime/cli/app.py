@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, doctor, history, listing, node, recovery, runs, store, turns, verification
+from . import demo, doctor, history, listing, node, recovery, runs, store, turns, verification, worker
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -16,6 +16,7 @@ app: typer.Typer = typer.Typer(
     help="Durable turns for AI agents: what happened, what may happen next, and why.",
     epilog=_EPILOG,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -42,6 +43,7 @@ app.command(rich_help_panel="Turns")(turns.inspect)
 app.command("list", rich_help_panel="Turns")(listing.list_turns)
 app.command(rich_help_panel="Turns")(history.history)
 app.command(rich_help_panel="Turns")(recovery.recover)
+app.command(rich_help_panel="Turns")(worker.worker)
 
 app.command(rich_help_panel="The store")(verification.verify)
 app.command(rich_help_panel="The store")(verification.heads)

@@ -94,10 +94,14 @@ class PruneOutcome(TypedDict):
 
 
 class Migrated(TypedDict):
-    """The migrations that were run: of the tables of turns, and of run journals; None: psycopg is not installed."""
+    """The migrations that were run: of the tables of turns, of run journals, and of the workers' queue.
+
+    None: what makes them is not installed.
+    """
 
     turns: MigrateResult
     runs: list[str] | None
+    queue: list[str] | None
 
 
 class RunEvent(TypedDict):
@@ -179,6 +183,14 @@ class DemoOutcome(TypedDict):
     model_calls: int
 
 
+class WorkerOutcome(TypedDict):
+    """What a worker did until it was told to stop: how many turns came to what, and how many it had to leave."""
+
+    ok: bool
+    events: dict[str, int]
+    left: int
+
+
 class Failure(TypedDict):
     """What went wrong, on standard error."""
 
@@ -201,6 +213,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "list": list[ListedTurn],
     "history": list[TurnTransition] | list[TransitionChanges] | Journal,
     "recover": list[RecoveredTurn],
+    "worker": WorkerOutcome,
     "verify": Verification,
     "heads": list[TurnHead],
     "repair": RepairResult,

@@ -6,11 +6,14 @@ turn that was lost.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import platform
+import threading
 import uuid
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..address import turn_journal_path
 from ..errors import TurnBusyError
@@ -60,11 +63,30 @@ class DatabaseRoot:
         found = yield Call("turn_lease.holder", {"path": path})
         return bool(found["remaining_ms"] > 0)
 
-    def open_runs(self) -> RunJournal:
-        """Opens the run journal in the same database."""
-        from ..run_journal import RunJournal
+    def runs(self) -> contextlib.AbstractContextManager[RunJournal]:
+        """The run journal in the same database: one for this process, as connections are dear."""
+        return contextlib.nullcontext(_run_journal(self.address))
 
-        return RunJournal(self.address)
+
+_lock: Final = threading.Lock()
+_run_journals: Final[dict[str, RunJournal]] = {}
+
+
+def _run_journal(url: str) -> RunJournal:
+    from ..run_journal import RunJournal
+
+    with _lock:
+        if url not in _run_journals:
+            _run_journals[url] = RunJournal(url)
+        return _run_journals[url]
+
+
+@atexit.register
+def close_run_journals() -> None:
+    """Closes those of this process; the next turn opens its own again."""
+    with _lock:
+        while _run_journals:
+            _run_journals.popitem()[1].close()
 
 
 def _holder() -> dict[str, Any]:

@@ -47,7 +47,7 @@ class FolderRoot:
         """Whether somebody holds the kernel's lock on a turn."""
         return bool((yield Ask(is_driven, (Path(path),))))
 
-    def open_runs(self) -> RunJournal:
+    def runs(self) -> contextlib.AbstractContextManager[RunJournal]:
         """Opens `runs/journal.db`."""
         from ..run_journal import RunJournal
 

@@ -91,8 +91,8 @@ class TurnRoot(Protocol):
         """Whether somebody drives the turn at the moment."""
         ...
 
-    def open_runs(self) -> RunJournal:
-        """Opens the journal of the turns' runs."""
+    def runs(self) -> AbstractContextManager[RunJournal]:
+        """The journal of the turns' runs, for as long as it is needed."""
         ...
 
 

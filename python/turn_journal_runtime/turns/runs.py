@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ class TurnRuns:
         self._root = root
         self._plan = plan
         self._journal = given
-        self._own: RunJournal | None = None
+        self._opened = ExitStack()
         self._take_over = take_over
 
     def open(self, form: type[Run], anew: int) -> Run:
         """The turn's run; work that is begun anew begins a new one. How often it is resumed is the turn's business."""
         if self._journal is None:
-            self._journal = self._own = self._root.open_runs()
+            self._journal = self._opened.enter_context(self._root.runs())
         return form(
             self._journal,
             self._plan.turn_key if anew == 0 else f"{self._plan.turn_key}.{anew}",
@@ -37,5 +38,4 @@ class TurnRuns:
 
     def close(self) -> None:
         """Closes what was opened here."""
-        if self._own is not None:
-            self._own.close()
+        self._opened.close()

@@ -167,8 +167,9 @@ def test_the_command_line_migrates_reads_and_keeps_the_secret(postgres_url: str,
     made = command("store", "migrate", url, "-f", "json").json
     assert made["turns"]["applied"][0] == "0001_turns"
     assert made["runs"]
+    assert made["queue"]
     again = command("store", "migrate", url, "-f", "json").json
-    assert (again["turns"]["applied"], again["runs"]) == ([], [])
+    assert (again["turns"]["applied"], again["runs"], again["queue"]) == ([], [], [])
     path = _write_all(url)
     listed = command("list", "-r", url, "-f", "json")
     assert [turn["turn_key"] for turn in listed.json] == ["k"]

@@ -15,19 +15,17 @@ from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, Turn
 
 from turn_journal_runtime.hosts import CallableHost, SubprocessHost
 from turn_journal_runtime.turns import HostAdapter, aio
-from turn_journal_runtime.turns.lease import is_driven
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Eventually
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
-def turn(request: pytest.FixtureRequest, tmp_path: Path) -> Turn:
-    return Turn(tmp_path / "root", is_async=request.param)
+def turn(request: pytest.FixtureRequest, root: Path | str) -> Turn:
+    return Turn(root, is_async=request.param)
 
 
 def program(mode: str, *arguments: str, timeout: float = 60.0) -> SubprocessHost:
@@ -93,9 +91,9 @@ def test_an_agent_that_had_answered_is_not_started_again(agent: str, turn: Turn,
 
 @pytest.mark.parametrize("when", ["at its start", "in its middle"])
 def test_a_cancelled_turn_ends_its_program_frees_its_lease_and_is_resumed(
-    when: str, tmp_path: Path, eventually: Eventually
+    when: str, root: Path | str, tmp_path: Path
 ) -> None:
-    turn = Turn(tmp_path / "root", is_async=True)
+    turn = Turn(root, is_async=True)
     notes = tmp_path / "pids"
 
     async def cancel() -> None:
@@ -109,14 +107,14 @@ def test_a_cancelled_turn_ends_its_program_frees_its_lease_and_is_resumed(
             await task
         # By now nothing works on the turn any more.
         assert not [pid for pid in map(int, notes.read_text().split()) if psutil.pid_exists(pid)]
-        assert not is_driven(turn.path)
+        assert not turn.is_driven
 
     asyncio.run(cancel())
     assert turn.run(CallableHost(lambda context: dict(RESULT))).attempts == 2
 
 
-def test_a_cancelled_turn_waits_for_what_runs_in_a_thread(tmp_path: Path) -> None:
-    turn = Turn(tmp_path, is_async=True)
+def test_a_cancelled_turn_waits_for_what_runs_in_a_thread(root: Path | str) -> None:
+    turn = Turn(root, is_async=True)
     sent: list[str] = []
 
     async def cancel() -> None:
@@ -135,12 +133,12 @@ def test_a_cancelled_turn_waits_for_what_runs_in_a_thread(tmp_path: Path) -> Non
         task.cancel()
         await asyncio.sleep(0.05)
         assert not task.done()
-        assert is_driven(turn.path)
+        assert turn.is_driven
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert len(sent) == 1
-        assert not is_driven(turn.path)
+        assert not turn.is_driven
 
     asyncio.run(cancel())
 

@@ -29,14 +29,12 @@ from turn_journal_runtime.errors import (
 )
 from turn_journal_runtime.hosts import CallableHost
 from turn_journal_runtime.journal import inspect_turn_journal
-from turn_journal_runtime.run_journal import RunJournal
 from turn_journal_runtime.turns import (
     HostFailedError,
     Refusal,
     TurnRecoveryBlockedError,
     acknowledge_turn,
 )
-from turn_journal_runtime.turns.folder_root import run_journal_path
 from turn_journal_runtime.turns.plan import plan_turn
 
 if TYPE_CHECKING:
@@ -44,14 +42,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
-def turn(request: pytest.FixtureRequest, tmp_path: Path) -> Turn:
-    return Turn(tmp_path, is_async=request.param)
+def turn(request: pytest.FixtureRequest, root: Path | str) -> Turn:
+    return Turn(root, is_async=request.param)
 
 
 @pytest.fixture
-def sync_turn(tmp_path: Path) -> Turn:
+def sync_turn(root: Path | str) -> Turn:
     """For matrices over what both forms share: the flow is one."""
-    return Turn(tmp_path, is_async=False)
+    return Turn(root, is_async=False)
 
 
 def ledgers() -> dict[str, Any]:
@@ -160,14 +158,14 @@ def test_names_that_name_nothing_are_refused_before_anything_is_done(turn: Turn,
         turn.run(host, **names)
     assert raised.value.kind == "invalid_request"
     assert not host.executed
-    assert not list(turn.root.iterdir())
+    assert turn.is_empty
 
 
 def test_what_is_no_host_and_no_provider_is_refused(turn: Turn) -> None:
     for parts in ({"host": lambda context: RESULT}, {"host": ScriptedHost(), "writeback": object()}):
         with pytest.raises(InvalidJournalError, match=r"CallableHost|apply"):
             turn.run(**parts)
-    assert not list(turn.root.iterdir())
+    assert turn.is_empty
 
 
 # The host fails
@@ -206,7 +204,7 @@ def test_a_failed_host_is_recorded_and_tried_again_only_when_asked(turn: Turn) -
 def test_an_exception_of_the_host_is_an_unknown_failure(turn: Turn) -> None:
     failed = turn.run(ScriptedHost(ValueError("secret")))
     assert (failed.failure_kind, isinstance(failed.cause, ValueError)) == ("unknown", True)
-    assert "secret" not in turn.path.read_text()
+    assert "secret" not in turn.stored
 
 
 def test_the_attempts_of_a_host_are_limited(turn: Turn) -> None:
@@ -292,11 +290,11 @@ def test_without_a_proven_binding_a_retry_is_blocked_and_changes_nothing(
 ) -> None:
     host = ScriptedHost(rate_limited(resumable=True))
     turn.run(host)
-    before = turn.path.read_bytes()
+    before = turn.journal
     with pytest.raises(TurnRecoveryBlockedError) as raised:
         turn.run(host, retry_failed=True, session_binding_resolver=resolver)
     assert raised.value.decision["reason"] == reason
-    assert (turn.path.read_bytes(), len(host.executed), host.resumed) == (before, 1, [])
+    assert (turn.journal, len(host.executed), host.resumed) == (before, 1, [])
 
 
 def test_a_session_that_is_gone_is_said_to_be_and_the_next_retry_starts_anew(turn: Turn) -> None:
@@ -361,7 +359,7 @@ def test_a_refused_result_is_done_anew_on_retry(turn: Turn, validate: Any) -> No
     refused = turn.run(CallableHost(loop), validate=validate)
     assert (refused.status, refused.failed_phase) == ("failed", "validation")
     assert refused.reason in ("not good", "The host's result was refused by validation.")
-    assert "not good" not in turn.path.read_text()
+    assert "not good" not in turn.stored
     done = turn.run(CallableHost(loop), validate=lambda result: result["n"] == 2, retry_failed=True)
     assert (done.status, done.result, done.attempts) == ("committed", {**RESULT, "n": 2}, 2)
 
@@ -401,7 +399,7 @@ def test_an_uncertain_effect_is_asked_back_and_done_once(
     else:
         failed = sync_turn.run(host, **parts)
         assert (failed.status, failed.failed_phase, failed.cause) == ("failed", step, error)
-        assert "secret" not in sync_turn.path.read_text()
+        assert "secret" not in sync_turn.stored
         assert failed.owed == sync_turn.run(host, **parts).owed
     assert list(sync_turn.journal["effect_attempts"]) == [step]
     parts[name].heal()
@@ -500,7 +498,7 @@ def test_only_a_turn_that_waits_can_be_acknowledged(turn: Turn) -> None:
     names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "turn_key": "sha256:" + "0" * 64}
     with pytest.raises(JournalNotFoundError):
         acknowledge_turn(turn.root, **names)
-    assert not list(turn.root.iterdir())
+    assert turn.is_empty
     failed = turn.run(ScriptedHost(rate_limited()))
     with pytest.raises(JournalConflictError):
         acknowledge_turn(turn.root, **{**names, "turn_key": failed.turn_key})
@@ -509,8 +507,8 @@ def test_only_a_turn_that_waits_can_be_acknowledged(turn: Turn) -> None:
 # Recoveries are counted, and only those
 
 
-def test_a_turn_that_kills_its_driver_again_and_again_is_stopped_and_others_go_on(tmp_path: Path) -> None:
-    turn = Turn(tmp_path, is_async=False)
+def test_a_turn_that_kills_its_driver_again_and_again_is_stopped_and_others_go_on(sync_turn: Turn) -> None:
+    turn = sync_turn
     host = ScriptedHost(*[KilledError() for _ in range(10)])
     for _ in range(4):
         turn.kill(host, max_recoveries=3)
@@ -522,7 +520,8 @@ def test_a_turn_that_kills_its_driver_again_and_again_is_stopped_and_others_go_o
     assert turn.run(ScriptedHost(), max_recoveries=4).attempts == 5
 
 
-def test_a_foreign_journal_is_blocked_and_left_alone(turn: Turn) -> None:
+def test_a_foreign_journal_is_blocked_and_left_alone(tmp_path: Path) -> None:
+    turn = Turn(tmp_path, is_async=False)
     turn.kill(ScriptedHost(KilledError()))
     journal = turn.path.read_text()
     turn.path.write_text(journal.replace('"agent_id":"agent"', '"agent_id":"thief"'))
@@ -555,7 +554,7 @@ def test_a_recovered_host_replays_what_its_run_has_recorded(turn: Turn) -> None:
     deadly.clear()
     assert turn.run(CallableHost(loop)).result == {**RESULT, "plan": "plan"}
     assert done == ["model", "send"]
-    with RunJournal(run_journal_path(turn.root)) as runs:
+    with turn.runs() as runs:
         meta = runs.run_meta(plan_turn(goal_id=GOAL, agent_id=AGENT, todo_id="todo").turn_key)
     assert meta is not None
     assert meta.status == "done"
@@ -572,7 +571,7 @@ def test_a_turn_waits_for_approvals_without_using_up_anything(turn: Turn) -> Non
         with pytest.raises(TurnSuspended) as raised:
             turn.run(CallableHost(loop), max_recoveries=1)
         assert turn.journal["status"] == "in_progress"
-        with RunJournal(run_journal_path(turn.root)) as runs:
+        with turn.runs() as runs:
             runs.approve(key, raised.value.details["seq"], "yes", by="me")
     done = turn.run(CallableHost(loop), max_recoveries=1)
     assert (done.result, done.attempts) == ({**RESULT, "answers": ["yes"] * count}, 1)
@@ -592,7 +591,7 @@ def test_a_step_in_doubt_is_never_run_again_and_fails_nothing(turn: Turn) -> Non
     with pytest.raises(UncertainEffectError) as raised:
         turn.run(CallableHost(loop))
     assert turn.journal["status"] == "in_progress"
-    with RunJournal(run_journal_path(turn.root)) as runs:
+    with turn.runs() as runs:
         runs.settle(raised.value.details["run_id"], raised.value.details["seq"], result="paid")
     assert turn.run(CallableHost(loop)).result == {**RESULT, "paid": "paid"}
     assert ran == [5]

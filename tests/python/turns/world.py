@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.python.turns.roots import texts_in
+
+from turn_journal_runtime import list_turn_journals, load_turn_journal, turn_history, turn_journal_path
+from turn_journal_runtime.bridge import default_client
+from turn_journal_runtime.flow import run
 from turn_journal_runtime.turns import HostFailedError, HostRequest, TurnResult, aio, run_turn
+from turn_journal_runtime.turns.root import open_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from turn_journal_runtime import RunJournal
 
 GOAL, AGENT, TODO = "goal", "agent", "todo"
 RESULT = {"result_kind": "validated_progress", "n": 1}
@@ -98,9 +107,10 @@ class ScriptedHost:
 class Turn:
     """One turn under a root, driven sync or async, by its own words."""
 
-    def __init__(self, root: Path, *, is_async: bool) -> None:
+    def __init__(self, root: Path | str, *, is_async: bool) -> None:
         self.root = root
         self.is_async = is_async
+        self._root = open_root(root, default_client())
 
     def run(self, host: Any, **parts: Any) -> TurnResult:
         names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "todo_id": TODO} | {
@@ -112,19 +122,59 @@ class Turn:
 
     @property
     def path(self) -> Path:
+        """Where the turn is in a folder."""
+        assert isinstance(self.root, Path)
         (path,) = (self.root / "goals" / GOAL / "turns").glob("*.json")
         return path
 
     @property
+    def place(self) -> Path | str:
+        """Where the turn is."""
+        if isinstance(self.root, Path):
+            return self.path
+        (turn,) = list_turn_journals(self.root, goal_id=GOAL)
+        return turn_journal_path(self.root, goal_id=GOAL, turn_key=turn["turn_key"])
+
+    @property
     def journal(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.path.read_bytes())
-        return found
+        return load_turn_journal(self.place)
+
+    @property
+    def stored(self) -> str:
+        """Everything that is stored of the turn and of others, as text."""
+        if isinstance(self.root, str):
+            return texts_in(self.root)
+        files = [path for path in self.root.rglob("*") if path.is_file()]
+        return "".join(path.read_bytes().decode(errors="replace") for path in files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was stored under the root, and nothing made there."""
+        if isinstance(self.root, str):
+            return not texts_in(self.root)
+        return not self.root.exists() or not list(self.root.iterdir())
+
+    @property
+    def is_driven(self) -> bool:
+        return run(self._root.is_driven(self.place), default_client())
+
+    @contextmanager
+    def leased(self) -> Iterator[int]:
+        """Another driver that has the turn."""
+        lease = run(self._root.acquire(self.place, take_over=True), default_client())
+        try:
+            yield lease.number
+        finally:
+            run(lease.give_back(), default_client())
+
+    def runs(self) -> AbstractContextManager[RunJournal]:
+        """The journal of the root's runs."""
+        return self._root.runs()
 
     def history(self) -> list[tuple[str, int]]:
         """The status and the number of completed phases of each transition."""
-        lines = self.path.with_suffix(".history.jsonl").read_text().split("\n")
-        records = [json.loads(line) for line in lines if line.strip()]
-        return [(record["status"], len(record["completed_phases"])) for record in records]
+        journals = [load_turn_journal(self.place, at=one["seq"]) for one in turn_history(self.place)]
+        return [(journal["status"], len(journal["completed_phases"])) for journal in journals]
 
     def kill(self, host: Any, **parts: Any) -> None:
         """A drive that is killed by what one of its callables raises."""

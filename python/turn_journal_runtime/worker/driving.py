@@ -1,0 +1,148 @@
+"""One due turn in the hands of a worker: looked at, driven by the program's entry, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from ..bridge import default_async_client
+from ..errors import (
+    JournalConflictError,
+    JournalNotFoundError,
+    TurnBusyError,
+    TurnJournalError,
+    TurnSuspended,
+    UncertainEffectError,
+)
+from ..flow import run_async
+from ..turns.due import DueTurn
+from ..turns.outcome import TurnRecoveryBlockedError, TurnResult
+from ..turns.plan import PHASES
+from ..turns.recovery import look_at
+from ..turns.root import open_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..session_recovery import SessionBindingResolver
+    from .queue import Job
+
+__all__ = ["Entry", "Event", "Outcome", "due_turn", "outcome_of"]
+
+#: What drives a turn: a function of the program, sync or async.
+Entry: TypeAlias = "Callable[[DueTurn], Any]"
+
+#: What happens to a turn in a worker.
+Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "lost", "released", "left"]
+
+#: Seconds after which a turn that did not get on is looked at again; each time in a row it is twice as long.
+FIRST_WAIT: Final = 10.0
+LONGEST_WAIT: Final = 600.0
+
+
+class Outcome(NamedTuple):
+    """What became of a turn, and when it is to be looked at again, in seconds since the epoch; None: not by itself."""
+
+    event: Event
+    text: str
+    again_at: float | None = None
+
+
+async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None) -> DueTurn | float | None:
+    """The turn as it stands, or when it is due; None when it is over, may not go on, or is driven.
+
+    What the queue believes of it counts for nothing.
+    """
+    client = default_async_client()
+    resume_from, is_failed = PHASES[0], False
+    try:
+        flow = look_at(open_root(root, client.for_threads), job.goal_id, job.turn_key, job.retry_failed)
+        found = await run_async(flow, client)
+    except JournalNotFoundError:
+        pass  # a new one
+    else:
+        if found is None:
+            return None
+        if found.due_at is not None and found.due_at > time.time():
+            return found.due_at
+        resume_from, is_failed = found.resume_from or PHASES[0], found.status == "failed"
+    return DueTurn(
+        runtime_root=root,
+        goal_id=job.goal_id,
+        agent_id=job.agent_id,
+        turn_key=job.turn_key,
+        todo_id=job.todo_id,
+        turn_instance_id=job.turn_instance_id,
+        resume_from=resume_from,
+        retry_failed=is_failed,
+        session_binding_resolver=resolver,
+    )
+
+
+async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:
+    """Drives a turn by the entry, and says what came of it. Whatever the entry raises stops no other turn."""
+    later = time.time() + min(FIRST_WAIT * 2**job.again, LONGEST_WAIT)
+    try:
+        result = await _driven(entry, due)
+    except TurnBusyError as error:
+        return Outcome("waits", error.message, error.details.get("until") or later)
+    except TurnRecoveryBlockedError as error:
+        return Outcome("blocked", error.message, later)
+    except (TurnSuspended, UncertainEffectError) as error:
+        return Outcome("waits", f"{error.kind}: {error.message}", later)
+    except JournalConflictError as error:
+        if error.kind == "turn_lease_lost":
+            return Outcome("lost", error.message, later)
+        return Outcome("failed", f"{error.kind}: {error.message}", later)
+    except TurnJournalError as error:
+        return Outcome("failed", f"{error.kind}: {error.message}", later)
+    except Exception as error:  # the entry is the program's
+        return Outcome("failed", f"{type(error).__name__}: {error}", later)
+    if not isinstance(result, TurnResult):
+        return Outcome("done", "driven")
+    if result.status == "failed":
+        why = f"{result.failure_kind or result.failed_phase}: {result.reason}"
+        return Outcome("failed", why, result.retry_due if job.retry_failed else None)
+    if result.status == "scheduler_action_required":
+        return Outcome("waits", "for its scheduler to acknowledge it", later)
+    return Outcome("done", f"{result.status}, as it stood" if result.replayed else result.status)
+
+
+async def _driven(entry: Entry, due: DueTurn) -> Any:
+    if inspect.iscoroutinefunction(entry):
+        return await entry(due)
+    answer = await _in_thread(entry, due)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _in_thread(entry: Entry, due: DueTurn) -> asyncio.Future[Any]:
+    """The answer of a sync entry. Its thread keeps no process from ending: a turn may be cut off anywhere."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if answered.cancelled():
+            return
+        if error is None:
+            answered.set_result(value)
+        else:
+            answered.set_exception(error)
+
+    def work() -> None:
+        value, error = None, None
+        try:
+            value = context.run(entry, due)
+        except BaseException as raised:
+            # A generator's end cannot be set on a future, and a program's exit ends no worker.
+            error = raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
+        with contextlib.suppress(RuntimeError):  # the worker has ended
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=work, name=f"turn-journal-worker {due.goal_id}", daemon=True).start()
+    return answered

@@ -1,0 +1,91 @@
+"""The queue as it is used here: what a job says, and where it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from procrastinate import App, PsycopgConnector, exceptions
+from psycopg_pool import AsyncConnectionPool, AsyncNullConnectionPool
+
+from ..run_journal.postgres.address import Address
+from .schema import ENTER
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from psycopg import AsyncConnection
+
+__all__ = ["DRIVE", "FIND", "Job", "defer", "open_queue", "queue_of"]
+
+#: The names of the tasks.
+DRIVE: Final = "turn_journal_runtime.drive"
+FIND: Final = "turn_journal_runtime.find_due"
+
+_MAX_CONNECTIONS: Final = 4
+#: Seconds to wait for a connection: a queue that cannot be had is tried again, and holds up no stop.
+_PATIENCE: Final = 5.0
+
+
+class Job(NamedTuple):
+    """A turn that is to be looked at, and driven if it may go on."""
+
+    goal_id: str
+    agent_id: str
+    todo_id: str
+    turn_instance_id: str | None
+    turn_key: str
+    #: Whether it is tried again when it has failed.
+    retry_failed: bool = False
+    #: How often in a row it was looked at and did not get on.
+    again: int = 0
+
+
+def open_queue(root: str, *, for_one_call: bool = False) -> App:
+    """The queue of a runtime root, to be opened with `open_async`."""
+    return App(
+        connector=PsycopgConnector(
+            conninfo=Address(root).conninfo(),
+            configure=_enter,
+            min_size=0 if for_one_call else 1,
+            max_size=_MAX_CONNECTIONS,
+            timeout=_PATIENCE,
+            pool_factory=AsyncNullConnectionPool if for_one_call else AsyncConnectionPool,
+        )
+    )
+
+
+async def _enter(connection: AsyncConnection[Any]) -> None:
+    await connection.set_autocommit(True)
+    await connection.execute(ENTER)
+
+
+def queue_of(goal_id: str) -> str:
+    """The name of a goal's queue: short enough to be listened to, whatever the goal's is."""
+    return f"goal-{hashlib.sha256(goal_id.encode()).hexdigest()[:24]}"
+
+
+async def defer(queue: App, job: Job, *, at: datetime | None = None, sooner: bool = False) -> bool:
+    """Has a turn looked at, at a time or at once. A turn waits at most once; whether it was put in now.
+
+    Args:
+        queue: An open queue.
+        job: The turn.
+        at: Not before.
+        sooner: Take the place of one that waits already.
+    """
+    lock = f"{job.goal_id}/{job.turn_key}"
+    task = queue.configure_task(DRIVE, queue=queue_of(job.goal_id), queueing_lock=lock, schedule_at=at)
+    while True:
+        try:
+            await task.defer_async(**job._asdict())
+        except exceptions.AlreadyEnqueued:
+            if not sooner:
+                return False
+            for waiting in await queue.job_manager.list_jobs_async(queueing_lock=lock, status="todo"):
+                if waiting.id is not None:
+                    await queue.job_manager.cancel_job_by_id_async(waiting.id, delete_job=True)
+            await asyncio.sleep(0)
+        else:
+            return True

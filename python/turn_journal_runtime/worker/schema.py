@@ -1,0 +1,118 @@
+"""The queue's tables: procrastinate's own, in a schema beside the turns', made on request and never silently.
+
+A schema of its own keeps it apart from what else runs on procrastinate in the database. `turn-journal store migrate`
+calls `migrate`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from procrastinate.schema import SchemaManager
+from psycopg.errors import InvalidSchemaName, UndefinedTable
+
+from ..errors import JournalStoreError
+from ..run_journal.postgres.address import Address
+from ..run_journal.postgres.faults import typed_error
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["ENTER", "migrate", "pending_migrations", "refuse_other_version"]
+
+#: Goes from the schema of the turns into that of their queue.
+ENTER: Final = "SELECT set_config('search_path', quote_ident(current_schema() || '_turn_queue'), false)"
+_CREATE: Final = """
+DO $$ BEGIN
+  EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_schema() || '_turn_queue');
+END $$
+"""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS turn_queue_migrations "
+    "(name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+)
+#: Two who migrate at once do it one after the other.
+_LOCK: Final = "SELECT pg_advisory_xact_lock(7024186114)"
+_ADD: Final = "INSERT INTO turn_queue_migrations (name) VALUES (%s)"
+
+
+def migrate(url: str) -> list[str]:
+    """Brings the queue's tables to the version of the procrastinate that is installed.
+
+    Args:
+        url: `postgresql://…`, the runtime root.
+
+    Returns:
+        The migrations that were made, by procrastinate's names for them; empty when there was nothing to do.
+
+    Raises:
+        JournalStoreError: The server cannot be reached, or refuses; nothing was changed.
+    """
+    address = Address(url)
+    try:
+        with psycopg.connect(address.conninfo()) as connection:
+            connection.execute(_LOCK)
+            connection.execute(_CREATE)
+            connection.execute(ENTER)
+            connection.execute(_TABLE)
+            known = _known(connection)
+            made = [name for name in _names() if name not in known]
+            if known:
+                for name in made:
+                    _execute(connection, Path(SchemaManager.get_migrations_path(), f"{name}.sql").read_text("utf-8"))
+            else:
+                _execute(connection, SchemaManager.get_schema())  # as all migrations leave it
+            with connection.cursor() as cursor:
+                cursor.executemany(_ADD, [(name,) for name in made])
+    except psycopg.Error as error:
+        raise typed_error(error, address.shown) from error
+    return made if known else made[-1:]
+
+
+def pending_migrations(url: str) -> list[str]:
+    """The migrations that `migrate` would make; nothing is changed.
+
+    Raises:
+        As `migrate`.
+    """
+    address = Address(url)
+    try:
+        with psycopg.connect(address.conninfo(), autocommit=True) as connection:
+            connection.execute(ENTER)
+            known = _known(connection)
+    except (UndefinedTable, InvalidSchemaName):
+        known = set()
+    except psycopg.Error as error:
+        raise typed_error(error, address.shown) from error
+    return [name for name in _names() if name not in known]
+
+
+def refuse_other_version(url: str) -> None:
+    """Raises when the queue's tables are missing or older than the procrastinate that is installed.
+
+    Raises:
+        JournalStoreError: `store_not_migrated`; or as `migrate`.
+    """
+    pending = pending_migrations(url)
+    if pending:
+        shown = Address(url).shown
+        raise JournalStoreError(
+            f"The queue of {shown} is missing or older than the procrastinate that is installed here: run "
+            "`turn-journal store migrate` with its address.",
+            kind="store_not_migrated",
+            details={"path": shown, "pending": list(pending)},
+        )
+
+
+def _names() -> list[str]:
+    return sorted(file.stem for file in Path(SchemaManager.get_migrations_path()).glob("*.sql"))
+
+
+def _known(connection: Connection[tuple[str]]) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM turn_queue_migrations")}
+
+
+def _execute(connection: Connection[tuple[str]], statements: str) -> None:
+    connection.execute(statements.encode())

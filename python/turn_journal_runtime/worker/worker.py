@@ -1,0 +1,355 @@
+"""A worker: takes due turns from the queue and has the program's entry drive them, until it is told to stop.
+
+It keeps its turns apart from their jobs: a queue that is lost for a while costs no turn, as long as its lease lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import platform
+import signal
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psycopg
+from procrastinate import JobContext, RetryDecision, exceptions
+from procrastinate.jobs import Status
+from procrastinate.retry import BaseRetryStrategy
+
+from ..errors import TurnJournalError
+from ..run_journal.postgres.address import Address
+from ..settings import current
+from ..turns.aio import recoverable_turns
+from .aio import queue_error, refuse_folder
+from .driving import Outcome, due_turn, outcome_of
+from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
+from .schema import refuse_other_version
+
+if TYPE_CHECKING:
+    from procrastinate import App
+    from procrastinate.app import WorkerOptions
+    from procrastinate.jobs import Job as QueuedJob
+
+    from ..session_recovery import SessionBindingResolver
+    from ..turns.due import DueTurn
+    from .driving import Entry
+
+__all__ = ["LOGGER", "Summary", "run_worker"]
+
+#: The name of the logger: a line for each event, at INFO, warnings for what needs somebody's eye.
+LOGGER: Final = "turn_journal_runtime.worker"
+
+_log: Final = logging.getLogger(LOGGER)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_WARNED: Final = frozenset({"failed", "blocked", "lost", "left"})
+#: As commands take it, and as tables show it.
+_SHORT_KEY: Final = len("sha256:") + 12
+#: How long a job that its worker does not finish is left with it, when the queue was lost.
+_JOB_SECONDS: Final = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+
+
+class Summary(NamedTuple):
+    """What a worker did, when it has ended: how many turns came to what, and how many it left behind undriven."""
+
+    events: dict[str, int]
+    #: Turns whose entry did not come to an end in time: they are free when their leases end.
+    left: int
+
+
+async def run_worker(
+    runtime_root: str,
+    entry: Entry,
+    *,
+    concurrency: int = 1,
+    goal_id: str | None = None,
+    retry_failed: bool = False,
+    session_binding_resolver: SessionBindingResolver | None = None,
+    every: int = 10,
+    grace: float = 30.0,
+) -> Summary:
+    """Drives the turns of a database that are due, until SIGTERM or SIGINT.
+
+    After the first signal no more turns are taken, and those at hand have `grace` seconds. Then async entries are
+    cancelled, which releases their turns; sync ones are left, and their turns are free when their leases end. A second
+    signal ends the process at once.
+
+    Args:
+        runtime_root: The database: `postgresql://…`.
+        entry: What drives a turn: called with a `DueTurn`, sync or async, as by `turn-journal recover`.
+        concurrency: How many turns are driven at a time.
+        goal_id: Only the turns of this goal.
+        retry_failed: Try failed turns again when their back-off has passed.
+        session_binding_resolver: Handed to the entry with each turn.
+        every: Seconds between two looks at the store for turns that stopped, 1 to 60; of all workers one looks.
+        grace: Seconds that turns at hand get after the first signal.
+
+    Raises:
+        InvalidJournalError: The root is no database.
+        JournalStoreError: `store_not_migrated`; or the database cannot be reached at the start.
+
+    Specified in session-recovery.md, section 3.
+    """
+    refuse_folder(runtime_root)
+    await asyncio.to_thread(refuse_other_version, runtime_root)
+    worker = _Worker(runtime_root, entry, concurrency, goal_id, retry_failed, session_binding_resolver, every, grace)
+    return await worker.run()
+
+
+class _NoRoom(Exception):
+    """The turns of before the queue was lost still take up the worker's places."""
+
+
+class _Again(BaseRetryStrategy):
+    """A job that its worker gave up goes back to the queue; its turn decides whether it is driven."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: QueuedJob) -> RetryDecision:
+        del job
+        seconds = 1 if isinstance(exception, _NoRoom) else round(current().turn_lease)
+        return RetryDecision(retry_in={"seconds": seconds})
+
+
+class _Trouble(logging.Handler):
+    """What ended procrastinate's worker: where that was one of its own tasks, it tells its log alone."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.error: Exception | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], Exception):
+            self.error = record.exc_info[1]
+
+    def __enter__(self) -> _Trouble:
+        logging.getLogger("procrastinate").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("procrastinate").removeHandler(self)
+
+
+class _Worker:
+    def __init__(
+        self,
+        root: str,
+        entry: Entry,
+        concurrency: int,
+        goal_id: str | None,
+        retry_failed: bool,
+        resolver: SessionBindingResolver | None,
+        every: int,
+        grace: float,
+    ) -> None:
+        self._root = root
+        self._shown = Address(root).shown
+        self._entry = entry
+        self._is_async = inspect.iscoroutinefunction(entry)
+        self._concurrency = concurrency
+        self._goal_id = goal_id
+        self._retry_failed = retry_failed
+        self._resolver = resolver
+        self._every = every
+        self._grace = grace
+        self._drives: dict[str, asyncio.Task[None]] = {}
+        self._events: Counter[str] = Counter()
+        self._stopping = asyncio.Event()
+        self._damaged: set[str] = set()
+        self._queue = self._make_queue()
+
+    async def run(self) -> Summary:
+        loop = asyncio.get_running_loop()
+        for one in _SIGNALS:
+            loop.add_signal_handler(one, self._stop, one)
+        which = "all goals" if self._goal_id is None else f"goal {self._goal_id}"
+        place = f"process {os.getpid()} on {platform.node()}"
+        _log.info("started: %s, %s of %s, %d at a time", place, which, self._shown, self._concurrency)
+        try:
+            async with self._queue.open_async():
+                await self._serve()
+                left = await self._finish()
+        finally:
+            for one in _SIGNALS:
+                loop.remove_signal_handler(one)
+        _log.info("stopped: %s", ", ".join(f"{count} {event}" for event, count in self._events.items()) or "no turns")
+        return Summary(dict(self._events), left)
+
+    # The queue
+
+    def _make_queue(self) -> App:
+        queue = open_queue(self._root)
+        own = None if self._goal_id is None else queue_of(self._goal_id)
+        queue.task(name=DRIVE, retry=_Again())(self._drive_job)
+        find = queue.task(name=FIND, pass_context=True)(self._find_job)
+        name = f"{own or 'all'}{'+failed' if self._retry_failed else ''}"
+        queue.periodic(
+            cron=f"* * * * * {'0' if self._every == 60 else f'*/{self._every}'}",
+            periodic_id=name,
+            queue=own or "all",
+            queueing_lock=f"find {name}",
+            priority=1,
+            task_kwargs={"goal_id": self._goal_id, "retry_failed": self._retry_failed},
+        )(find)
+        return queue
+
+    async def _serve(self) -> None:
+        """Works the queue; when it is lost, waits for it to come back while the turns at hand go on."""
+        pause = _FIRST_PAUSE
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            with _Trouble() as trouble:
+                try:
+                    await self._serve_once()
+                except (psycopg.Error, exceptions.ConnectorException) as error:
+                    trouble.error = error
+            if self._stopping.is_set():
+                return
+            why = None if trouble.error is None else queue_error(trouble.error, self._root)
+            if why is not None and not isinstance(why, TurnJournalError):
+                raise why
+            pause = _FIRST_PAUSE if time.monotonic() - begun > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
+            _log.warning("unreachable: the queue is tried again in %g s (%s)", pause, why or "it ended by itself")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _serve_once(self) -> None:
+        lease = current().turn_lease
+        options: WorkerOptions = {
+            "concurrency": self._concurrency,
+            "install_signal_handlers": False,
+            "delete_jobs": "always",
+            "fetch_job_polling_interval": float(self._every),
+            "update_heartbeat_interval": lease / 3,
+            "stalled_worker_timeout": lease,
+            "shutdown_graceful_timeout": _JOB_SECONDS,
+        }
+        if self._goal_id is not None:
+            options["queues"] = [queue_of(self._goal_id)]
+        work = asyncio.create_task(self._queue.run_worker_async(**options))
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            work.cancel()
+            await asyncio.wait({work}, timeout=_JOB_SECONDS + _LONGEST_PAUSE)
+        if work.done() and not work.cancelled() and (error := work.exception()) is not None:
+            raise error
+
+    # Jobs
+
+    async def _find_job(self, context: JobContext, timestamp: int, goal_id: str | None, retry_failed: bool) -> None:
+        """Puts the turns that stopped into the queue, and the jobs of workers that died back into it."""
+        del timestamp
+        manager = context.app.job_manager
+        lease = current().turn_lease
+        try:
+            for job in await manager.get_stalled_jobs(seconds_since_heartbeat=lease):
+                await self._give_back(job)
+            for turn in await recoverable_turns(self._root, goal_id=goal_id, retry_failed=retry_failed):
+                if turn.damage is not None:
+                    self._tell_damage(f"{turn.goal_id}/{turn.turn_key}", turn.damage)
+                elif turn.turn_key not in self._drives and turn.agent_id is not None and turn.todo_id is not None:
+                    names = (turn.goal_id, turn.agent_id, turn.todo_id, turn.turn_instance_id, turn.turn_key)
+                    await defer(self._queue, Job(*names, retry_failed))
+        except TurnJournalError as error:
+            _log.warning("unreachable: no look for turns that stopped (%s)", error.message)
+
+    async def _give_back(self, job: QueuedJob) -> None:
+        manager = self._queue.job_manager
+        if job.task_name == DRIVE:
+            try:
+                await manager.retry_job(job)
+            except exceptions.UniqueViolation:
+                pass  # the turn waits there already
+            else:
+                return
+        await manager.finish_job(job, Status.FAILED, delete_job=True)
+
+    def _tell_damage(self, name: str, damage: str) -> None:
+        if name not in self._damaged:
+            self._damaged.add(name)
+            _log.warning("blocked %s: it cannot be read: %s", name, damage)
+
+    async def _drive_job(self, **said: Any) -> None:
+        """A job lasts as long as its turn is driven here, and no longer than its queue is there."""
+        job = Job(**said)
+        drive = self._drives.get(job.turn_key)
+        if drive is None:
+            if len(self._drives) >= self._concurrency:
+                raise _NoRoom
+            drive = self._drives[job.turn_key] = asyncio.create_task(self._drive(job))
+            drive.add_done_callback(lambda _: self._drives.pop(job.turn_key, None))
+        await asyncio.shield(drive)
+
+    # Turns
+
+    async def _drive(self, job: Job) -> None:
+        name = f"{job.goal_id}/{job.turn_key[:_SHORT_KEY]} ({job.todo_id})"
+        try:
+            due = await due_turn(self._root, job, self._resolver)
+            if isinstance(due, float):
+                await self._look_again(job, due)
+            elif due is not None:
+                outcome = await self._driven(name, due, job)
+                if outcome.again_at is not None:
+                    await self._look_again(job._replace(again=job.again + 1), outcome.again_at)
+        except asyncio.CancelledError:
+            if self._is_async:
+                self._tell(name, Outcome("released", "it was not over in time, and is free"))
+            else:
+                self._tell(name, Outcome("left", "it was not over in time, and is free when its lease ends"))
+            await asyncio.shield(self._look_again(job, time.time()))
+        except TurnJournalError as error:
+            _log.warning("unreachable: %s is left alone for now (%s)", name, error.message)
+            await self._look_again(job._replace(again=job.again + 1), time.time() + self._every)
+
+    async def _driven(self, name: str, due: DueTurn, job: Job) -> Outcome:
+        _log.info("took %s: from %s", name, due.resume_from)
+        begun = time.monotonic()
+        outcome = await outcome_of(self._entry, due, job)
+        self._tell(name, outcome, f", after {time.monotonic() - begun:.1f} s")
+        return outcome
+
+    def _tell(self, name: str, outcome: Outcome, after: str = "") -> None:
+        self._events[outcome.event] += 1
+        when = "" if outcome.again_at is None else f"; again at {_moment(outcome.again_at)}"
+        level = logging.WARNING if outcome.event in _WARNED else logging.INFO
+        _log.log(level, "%s %s: %s%s%s", outcome.event, name, outcome.text, after, when)
+
+    async def _look_again(self, job: Job, at: float) -> None:
+        """Has the turn looked at again; where the queue cannot be had, the store tells of it."""
+        with contextlib.suppress(exceptions.ConnectorException, exceptions.AppNotOpen, psycopg.Error):
+            await defer(self._queue, job, at=datetime.fromtimestamp(at, UTC), sooner=True)
+
+    # The end
+
+    def _stop(self, which: int) -> None:
+        name = signal.Signals(which).name
+        if self._stopping.is_set():
+            _log.warning("stopped at once: %s again; %d turns are free when their leases end", name, len(self._drives))
+            logging.shutdown()
+            os._exit(128 + which)
+        _log.info("stopping: %s; %d turns at hand have %g s", name, len(self._drives), self._grace)
+        self._stopping.set()
+
+    async def _finish(self) -> int:
+        """Waits for the turns at hand, and cancels those that are not over; how many of them are still driven."""
+        if self._drives:
+            await asyncio.wait(set(self._drives.values()), timeout=self._grace)
+        late = set(self._drives.values())
+        for drive in late:
+            drive.cancel()
+        if not late:
+            return 0
+        _, stuck = await asyncio.wait(late, timeout=_LONGEST_PAUSE)
+        return len(stuck) if self._is_async else len(late)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,117 @@
+"""What the workers of a fleet drive: a host with tools, and three providers, which all write down what really happened.
+
+The outside world is one file that all hosts share, a line for each effect: it takes an effect as often as it is sent,
+and can be asked for it. `FLEET_WORLD` is its folder. A file `hold` there names the step in whose middle a driver waits
+until there is a file `go`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from turn_journal_runtime import Absent, CallableHost, Committed, DueTurn, current_idempotency_key, run_turn
+from turn_journal_runtime.turns import aio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from turn_journal_runtime import TurnResult
+
+WORLD: Final = Path(os.environ.get("FLEET_WORLD", "."))
+TOOLS: Final = 3
+#: Of a tool, before and after its effect.
+PAUSE: Final = float(os.environ.get("FLEET_PAUSE", "0.03"))
+
+
+def drive(due: DueTurn) -> TurnResult:
+    """The entry of the workers."""
+    return run_turn(due.runtime_root, **_parts(due))
+
+
+async def drive_async(due: DueTurn) -> TurnResult:
+    """The same for asyncio."""
+    return await aio.run_turn(due.runtime_root, **_parts(due))
+
+
+def _parts(due: DueTurn) -> dict[str, Any]:
+    return {
+        "goal_id": due.goal_id,
+        "agent_id": due.agent_id,
+        "todo_id": due.todo_id,
+        "turn_instance_id": due.turn_instance_id,
+        "host": CallableHost(loop),
+        "writeback": Sent("writeback"),
+        "spend": Sent("spend"),
+        "scheduler": Sent("scheduler"),
+        "retry_failed": due.retry_failed,
+    }
+
+
+def loop(turn: Any) -> dict[str, Any]:
+    """The agent's loop."""
+    total = 0
+    for number in range(TOOLS):
+        turn.model(lambda: hold("model"), request={"number": number})
+        total += turn.tool("add", {"number": number}, add, readback=was_added)
+    return {"result_kind": "validated_progress", "total": total}
+
+
+def add(number: int) -> int:
+    """A tool with an effect in the middle."""
+    del number
+    time.sleep(PAUSE)
+    note("effects", f"tool:{current_idempotency_key()}")
+    hold("tool")
+    time.sleep(PAUSE)
+    return 1
+
+
+def was_added(key: str) -> Any:
+    """Whether the tool's effect happened."""
+    return Committed(1) if happened(f"tool:{key}") else Absent()
+
+
+class Sent:
+    """A provider that can be asked for what it did."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def apply(self, effect_ref: str, payload: Mapping[str, Any]) -> None:
+        del payload
+        note("effects", f"{self._name}:{effect_ref}")
+
+    def readback(self, effect_ref: str) -> str:
+        return "committed" if happened(f"{self._name}:{effect_ref}") else "absent"
+
+
+def note(name: str, line: str) -> None:
+    """Writes a line in one piece."""
+    file = os.open(WORLD / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)
+
+
+def happened(effect: str) -> bool:
+    """Whether an effect is in the file of the world."""
+    file = WORLD / "effects"
+    return file.exists() and effect in file.read_text(encoding="utf-8").splitlines()
+
+
+def hold(step: str) -> str:
+    """Waits in the middle of a step, when that is asked for and nobody waits yet."""
+    asked = WORLD / "hold"
+    try:
+        if asked.read_text() != step:
+            return step
+        asked.rename(WORLD / "held")
+    except FileNotFoundError:
+        return step
+    while not (WORLD / "go").exists():
+        time.sleep(0.02)
+    return step
