@@ -7,12 +7,12 @@ from ...errors import JournalStoreError
 
 try:
     import psycopg_pool  # noqa: F401 - brings psycopg
-except ImportError as error:
+except ImportError as _missing:
     raise JournalStoreError(
         "A run journal in PostgreSQL needs psycopg: pip install 'turn-journal-runtime[postgres]'.",
         kind="store_unsupported",
         details={"extra": "postgres"},
-    ) from error
+    ) from _missing
 
 from .journal import PostgresRunJournal
 from .migration import migrate, pending_migrations
