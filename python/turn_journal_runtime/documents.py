@@ -203,6 +203,16 @@ class PrunedTurn(TypedDict):
     operation_id: str | None
 
 
+class CopiedTurn(TypedDict):
+    """What became of a turn that was to be copied; `problem` is set when source and target are not the same now."""
+
+    goal_id: str
+    turn_key: str
+    outcome: Literal["copied", "extended", "same", "missing", "behind", "conflict", "driven", "damaged", "too_large"]
+    transitions: int
+    problem: TurnDamage | None
+
+
 class MigrateResult(TypedDict):
     """What was done to the tables of a database, and the version that they have now."""
 
@@ -237,6 +247,14 @@ class SessionBinding(TypedDict):
     """The binding of a line of work in a database; None where there is none."""
 
     binding: dict[str, Any] | None
+
+
+class SessionOfLine(TypedDict):
+    """The binding of one line of work in a database."""
+
+    goal_id: str
+    line: str
+    binding: dict[str, Any]
 
 
 class RepairResult(TypedDict):

@@ -4,6 +4,7 @@
  * kernel instead, and need no schema.
  */
 import * as Schema from "effect/Schema"
+import { MAX_PAGE } from "./Store.ts"
 
 /** A lease of a day is renewed long before it ends, or its holder is gone. */
 export const MAX_LEASE_MS = 24 * 60 * 60 * 1000
@@ -84,6 +85,27 @@ export type WriteSessionParams = typeof WriteSessionParams.Type
 /** The binding as it is stored now; null where there is none. */
 export const SessionBinding = Schema.Struct({ binding: Binding }).annotate({ identifier: "SessionBinding" })
 export type SessionBinding = typeof SessionBinding.Type
+
+export const ListSessionsParams = Schema.Struct({
+  runtime_root: Schema.String,
+  goal_id: Schema.optionalKey(Schema.NullOr(Schema.String)),
+  /** The `next` of the page before; absent or null: from the beginning. */
+  after: Schema.optionalKey(Schema.NullOr(Schema.String)),
+  limit: Schema.optionalKey(Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE }))))
+})
+export type ListSessionsParams = typeof ListSessionsParams.Type
+
+export const ListSessionsResult = Schema.Struct({
+  sessions: Schema.Array(
+    Schema.Struct({
+      goal_id: Schema.String,
+      line: Schema.String,
+      binding: Schema.Record(Schema.String, Schema.Json)
+    }).annotate({ identifier: "SessionOfLine" })
+  ),
+  next: Schema.NullOr(Schema.String)
+}).annotate({ identifier: "ListSessionsResult" })
+export type ListSessionsResult = typeof ListSessionsResult.Type
 
 // --- the schema
 

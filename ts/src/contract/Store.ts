@@ -231,6 +231,55 @@ export const PruneResult = Schema.Struct({ turns: Schema.Array(PrunedTurn), next
 })
 export type PruneResult = typeof PruneResult.Type
 
+// --- copying
+
+export const CopyParams = Schema.Struct({
+  /** Where the turns are. */
+  runtime_root: Schema.String,
+  /** Where they are copied to. */
+  target_root: Schema.String,
+  goal_id: optionalText,
+  /** Only says how the turns of the target compare with those of the source. */
+  verify_only: Schema.optionalKey(Schema.Boolean),
+  ...Page
+})
+export type CopyParams = typeof CopyParams.Type
+
+export const COPY_OUTCOMES = [
+  "copied",
+  /** The target had an earlier state of the turn, and has the rest now. */
+  "extended",
+  "same",
+  /** Of a comparison: the target does not have the turn. */
+  "missing",
+  /** Of a comparison: the target has an earlier state of the turn. */
+  "behind",
+  /** The target's turn is another one, or went on by itself: it was left as it is. */
+  "conflict",
+  /** Somebody drives the turn, here or there. */
+  "driven",
+  /** The turn is not whole, here or there; it was left as it is. */
+  "damaged",
+  /** The turn's history is larger than what is copied as one. */
+  "too_large"
+] as const
+
+/** What became of a turn that was to be copied. Where a whole goal cannot be read, the turn's key is empty. */
+export const CopiedTurn = Schema.Struct({
+  ...Address,
+  outcome: Schema.Literals(COPY_OUTCOMES),
+  /** Of the source. */
+  transitions: Schema.Int,
+  /** Why the turn was not copied; null where source and target are the same now. */
+  problem: Schema.NullOr(TurnDamage)
+}).annotate({ identifier: "CopiedTurn" })
+export type CopiedTurn = typeof CopiedTurn.Type
+
+export const CopyResult = Schema.Struct({ turns: Schema.Array(CopiedTurn), next }).annotate({
+  identifier: "CopyResult"
+})
+export type CopyResult = typeof CopyResult.Type
+
 export const RepairParams = Schema.Struct({
   path: Schema.String,
   /** The `plan` of an earlier answer: carries it out, if the turn is still as it was then. Absent: only says it. */

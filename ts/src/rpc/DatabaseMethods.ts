@@ -5,6 +5,8 @@ import {
   HeldLease,
   LeaseHolder,
   LeaseHolderParams,
+  ListSessionsParams,
+  ListSessionsResult,
   MigrateParams,
   MigrateResult,
   ReleaseLeaseParams,
@@ -43,6 +45,12 @@ export const writeSession = make(
   "turn_session.write",
   { params: WriteSessionParams, result: SessionBinding },
   (params) => Effect.flatMap(Databases, (databases) => databases.writeSession(params))
+)
+
+export const listSessions = make(
+  "turn_session.list",
+  { params: ListSessionsParams, result: ListSessionsResult },
+  (params) => Effect.flatMap(Databases, (databases) => databases.listSessions(params))
 )
 
 export const migrate = make("store.migrate", { params: MigrateParams, result: MigrateResult }, (params) =>

@@ -1,6 +1,8 @@
 /** The protocol's methods on a store of turns: runtime.md sections 2 and 6. */
 import * as Effect from "effect/Effect"
 import {
+  CopyParams,
+  CopyResult,
   FindSettlementParams,
   FindSettlementResult,
   HeadsParams,
@@ -74,6 +76,12 @@ export const heads = make("turn_journal.heads", { params: HeadsParams, result: H
 export const prune = make("turn_journal.prune", { params: PruneParams, result: PruneResult }, (params) =>
   Effect.flatMap(JournalStore, (store) =>
     store.prune({ ...rangeOf(params), olderThan: params.older_than, keep: params.keep, dryRun: params.dry_run })
+  )
+)
+
+export const copy = make("store.copy", { params: CopyParams, result: CopyResult }, (params) =>
+  Effect.flatMap(JournalStore, (store) =>
+    store.copy({ ...rangeOf(params), targetRoot: params.target_root, verifyOnly: params.verify_only })
   )
 )
 

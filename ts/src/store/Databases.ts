@@ -12,6 +12,8 @@ import type {
   AcquireLeaseParams,
   HeldLease,
   LeaseHolder,
+  ListSessionsParams,
+  ListSessionsResult,
   MigrateResult,
   ReleaseLeaseParams,
   ReleaseLeaseResult,
@@ -36,6 +38,7 @@ export interface DatabaseService {
   /** What is known of the session of a line of work. */
   readonly readSession: (request: SessionLine) => Answer<SessionBinding>
   readonly writeSession: (request: WriteSessionParams) => Answer<SessionBinding>
+  readonly listSessions: (request: ListSessionsParams) => Answer<ListSessionsResult>
   /** Brings the schema up to what this version needs. */
   readonly migrate: (root: string) => Answer<MigrateResult>
 }
@@ -95,7 +98,8 @@ const route = (folders: Driver["Service"], database: Effect.Effect<Database>): D
     transact: (place, decide, lease) => at(place.path, (driver) => driver.transact(place, decide, lease)),
     goals: (root) => at(root, (driver) => driver.goals(root)),
     turns: (root, goalId) => at(root, (driver) => driver.turns(root, goalId)),
-    glance: (place) => at(place.path, (driver) => driver.glance(place))
+    glance: (place) => at(place.path, (driver) => driver.glance(place)),
+    isDriven: (place) => at(place.path, (driver) => driver.isDriven(place))
   }
 }
 
@@ -122,6 +126,7 @@ const refuseFolders = (database: Effect.Effect<Database>): DatabaseService => {
     holder: (path) => at("path", path, (service) => service.holder(path)),
     readSession: (request) => at("runtime_root", request.runtime_root, (service) => service.readSession(request)),
     writeSession: (request) => at("runtime_root", request.runtime_root, (service) => service.writeSession(request)),
+    listSessions: (request) => at("runtime_root", request.runtime_root, (service) => service.listSessions(request)),
     migrate: (root) => at("runtime_root", root, (service) => service.migrate(root))
   }
 }

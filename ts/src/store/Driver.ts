@@ -119,5 +119,8 @@ export class Driver extends Context.Service<
 
     /** The journal as it stands, without waiting for a writer: it may be undone by a power cut. */
     readonly glance: (place: Place) => Effect.Effect<Snapshot | null, StoreError>
+
+    /** Whether somebody holds the turn's lease: session-recovery.md section 4. */
+    readonly isDriven: (place: Place) => Effect.Effect<boolean, StoreError>
   }
 >()("turn-journal-core/store/Driver") {}

@@ -104,9 +104,9 @@ export const make = (
   }
 
   /** Not synced: where a seal is lost, it is looked up whether the snapshot appeared. */
-  const seal = (files: Files, history: number, { after, lines }: Commit, length: number): void => {
+  const sealLast = (files: Files, history: number | null, { after, lines }: Commit, length: number): void => {
     const last = lines.at(-1)
-    if (last === undefined) {
+    if (last === undefined || history === null) {
       histories.forget(files.history)
       return
     }
@@ -130,14 +130,17 @@ export const make = (
   const commit: FileCommits["commit"] = (files, stored, commit) =>
     withWork((work) =>
       Effect.gen(function* () {
-        const bytes = historyBytes(commit)
+        const { after, lines } = commit
         const adopting = stored.history === null && stored.snapshot !== null
+        const bytes = historyBytes(commit, adopting)
+        const unsealed = stored.history?.open.some(({ line }) => line < (after?.line ?? 0)) ?? false
+        if (after !== null && unsealed) yield* sealAll(files, after)
         const { written, folder, history, names } = yield* attempt("write the journal", files.snapshot, () => {
           disk.remove("leftover.remove", files.historyDraft)
           const snapshot = draft(work, "snapshot.create", files.snapshotDraft)
           disk.write("snapshot.write", snapshot, Buffer.from(commit.snapshot), 0)
           if (commit.updatedAt !== undefined) futimesSync(snapshot, commit.updatedAt / 1000, commit.updatedAt / 1000)
-          const history = adopting ? adopt(work, files, bytes) : append(work, files, commit, bytes)
+          const history = historyOf(work, files, stored, commit, bytes)
           const names = undurableNames(files.folder)
           const parents = names.map(({ path }) => openFolder(work, dirname(path)))
           const written = [snapshot, history, ...work.synced, ...parents]
@@ -145,7 +148,7 @@ export const make = (
         })
         yield* sync("commit.sync", written, files.snapshot)
         namesAreDurable(names)
-        if (adopting) yield* rename("history.rename", files.historyDraft, files.history)
+        if (adopting && lines.length > 0) yield* rename("history.rename", files.historyDraft, files.history)
         yield* Effect.tapError(rename("snapshot.rename", files.snapshotDraft, files.snapshot), () =>
           Effect.sync(() => {
             // Also a rename that fails may have been done: then the line that it belongs to has to stay.
@@ -154,9 +157,18 @@ export const make = (
         ).pipe(Effect.mapError((error) => (exists(files.snapshotDraft) ? error : unconfirmed(error))))
         work.passPointOfNoReturn()
         yield* Effect.mapError(sync("folder.sync", [folder], files.folder), unconfirmed)
-        yield* Effect.sync(() => seal(files, history, commit, bytes.length))
+        if (openLines(commit, adopting) > 1) yield* Effect.ignore(sealAll(files, null))
+        else yield* Effect.sync(() => sealLast(files, history, commit, bytes.length))
       })
     )
+
+  /** Null for a journal that has no history, and gets none. */
+  const historyOf = (work: Work, files: Files, stored: Encoded, commit: Commit, bytes: Buffer): number | null => {
+    if (stored.history === null && commit.lines.length === 0) return null
+    return stored.history === null && stored.snapshot !== null
+      ? adopt(work, files, bytes)
+      : append(work, files, commit, bytes)
+  }
 
   const settle: FileCommits["settle"] = (files) =>
     Effect.suspend(() => {
@@ -193,19 +205,61 @@ export const make = (
           lines++
           return true
         })
-        if (lines <= 1) return
-        const { history, folder } = yield* attempt("shorten the history", files.history, () => {
-          const history = draft(work, "compaction.create", files.historyDraft)
-          disk.write("compaction.write", history, Buffer.from(last + SEALED_END), 0)
-          return { history, folder: openFolder(work, files.folder) }
-        })
-        yield* sync("compaction.sync", [history], files.history)
-        yield* rename("compaction.rename", files.historyDraft, files.history)
-        work.passPointOfNoReturn()
-        histories.forget(files.history)
-        yield* sync("compaction.folder.sync", [folder], files.folder)
+        if (lines > 1) yield* replaceHistory(work, files, (write) => Effect.sync(() => write(last)))
       })
     )
+
+  /**
+   * Seals each line up to one, and drops what follows it. Of several open lines none can be sealed in place: a power cut
+   * may keep the seal of a later one and lose that of an earlier one, which is what tampering looks like.
+   */
+  const sealAll = (files: Files, last: Position | null): Effect.Effect<void, StoreError> =>
+    withWork((work) =>
+      Effect.gen(function* () {
+        const whole = yield* attempt("read the history", files.history, () => openPlain(files.history))
+        if (whole === null) return
+        work.keep(whole)
+        let line = 0
+        yield* replaceHistory(work, files, (write) =>
+          eachPiece(whole, { from: 0, lineBytes }, ({ text, end }) => {
+            line++
+            return end !== "" && (last === null || line <= last.line) && write(text)
+          })
+        )
+      })
+    )
+
+  /** Puts a history of other lines, all sealed, in the place of the one that stands; `write` is false when it failed. */
+  const replaceHistory = (
+    work: Work,
+    files: Files,
+    lines: (write: (text: string) => boolean) => Effect.Effect<unknown>
+  ): Effect.Effect<void, StoreError> =>
+    Effect.gen(function* () {
+      const history = yield* attempt("shorten the history", files.history, () =>
+        draft(work, "compaction.create", files.historyDraft)
+      )
+      let failure: { readonly error: unknown } | null = null
+      let offset = 0
+      yield* lines((text) => {
+        const bytes = Buffer.from(text + SEALED_END)
+        try {
+          disk.write("compaction.write", history, bytes, offset)
+          offset += bytes.length
+        } catch (error) {
+          failure = { error }
+        }
+        return failure === null
+      })
+      if (failure !== null)
+        return yield* refail((failure as { error: unknown }).error, "write the history", files.history)
+      const folder = yield* attempt("write the history", files.history, () => openFolder(work, files.folder))
+      yield* sync("compaction.sync", [history], files.history)
+      yield* rename("compaction.rename", files.historyDraft, files.history)
+      work.passPointOfNoReturn()
+      histories.forget(files.history)
+      yield* sync("compaction.folder.sync", [folder], files.folder)
+    })
 
   /** Descriptors that are closed at the end, and what is undone when the work fails before it took effect. */
   const withWork = <A>(body: (work: Work) => Effect.Effect<A, StoreError>): Effect.Effect<A, StoreError> =>
@@ -269,13 +323,20 @@ const makeWork = (): Work => {
   }
 }
 
-/** The lines of a commit with the end of the line before them, which is sealed by it. */
-const historyBytes = ({ after, lines }: Commit): Buffer =>
+/**
+ * The lines of a commit with the end of the line before them, which is sealed by it. An adopted journal stands already;
+ * all others are open until the snapshot of the last one appears.
+ */
+const historyBytes = ({ after, lines }: Commit, adopting: boolean): Buffer =>
   Buffer.from(
     (after === null ? "" : SEALED_END) +
-      lines.map(({ text }) => text).join(SEALED_END) +
-      (lines.length > 0 ? OPEN_END : "")
+      lines
+        .map(({ text }, index) => text + (adopting && index === 0 && lines.length > 1 ? SEALED_END : OPEN_END))
+        .join("")
   )
+
+const openLines = ({ lines }: Commit, adopting: boolean): number =>
+  lines.length - (adopting && lines.length > 1 ? 1 : 0)
 
 const isOpen = (fd: number | null): fd is number => fd !== null
 

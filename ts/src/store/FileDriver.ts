@@ -206,7 +206,22 @@ const make = (
           .filter((key) => key !== null)
           .sort()
       ),
-    glance: (place) => attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null))
+    glance: (place) => attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null)),
+    isDriven: (place) => {
+      const { lease, leaseLock } = filesOf(place)
+      // A driver that comes takes the turn's own lock first, so that it does not meet this look in its way.
+      return underSharedLock(
+        place,
+        false,
+        attempt("look at the lease", lease, () => {
+          const number = latestLease(lease)
+          const held = number === null ? "open" : locks.tryShared(leaseLock(number))
+          if (held === null) return true
+          if (held !== "open") held.release()
+          return false
+        })
+      )
+    }
   }
 }
 

@@ -22,6 +22,7 @@ import { DEFAULT_PAGE, type HistoryResult, MAX_PAGE, type RepairResult } from ".
 import { type Admission, admit, expectEffect } from "../journal/Admission.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { decideTransition } from "../journal/Transition.ts"
+import * as Copy from "./Copy.ts"
 import { Driver, type Snapshot, type Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
@@ -86,7 +87,8 @@ export class JournalStore extends Context.Service<
     readonly repair: (request: RepairRequest) => Effect.Effect<RepairResult, CoreError>
   } & Queries.Queries &
     Verify.Verification &
-    Prune.Pruning
+    Prune.Pruning &
+    Copy.Copying
 >()("turn-journal-core/store/JournalStore") {
   /** Over any driver. The key is `TURN_JOURNAL_SIGNING_KEY` of the environment unless one is given. */
   static readonly layer = (options: StoreOptions = {}): Layer.Layer<JournalStore, Config.ConfigError, Driver> =>
@@ -218,6 +220,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     ...Queries.make(driver, walks, limits),
     ...Verify.make(driver, walks, key, limits),
     ...Prune.make(driver, walks, readDocument, key, limits),
+    ...Copy.make(driver, walks, readDocument, { key, limits }),
     repair: (request) => repair(driver, { key, limits }, request)
   })
 }

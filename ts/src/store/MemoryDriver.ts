@@ -33,7 +33,8 @@ const make = (turns: Map<string, Turn>): Driver["Service"] => {
         piecesOf(lines).every(visit)
         return { snapshot: snapshotOf(place), history: lines.length > 0 }
       }),
-    // Nobody else has this memory, so nobody can have taken a lease over.
+    // Nobody else has this memory, so nobody can have taken a lease, or taken one over.
+    isDriven: () => Effect.succeed(false),
     transact: (place, decide) =>
       Effect.gen(function* () {
         const updatedAt = yield* Clock.currentTimeMillis

@@ -91,6 +91,8 @@ export interface Files {
   readonly lock: string
   /** The number of the turn's driver. */
   readonly lease: string
+  /** The lock that the driver of a number holds. */
+  readonly leaseLock: (number: number) => string
   /** What a commit writes before it is renamed; only the holder of the lock has one. */
   readonly snapshotDraft: string
   readonly historyDraft: string
@@ -105,6 +107,7 @@ export const filesOf = ({ path }: Place): Files => {
     history: `${stem}.history.jsonl`,
     lock: `${stem}.lock`,
     lease: `${stem}.lease`,
+    leaseLock: (number) => `${stem}.lease-${number}.lock`,
     snapshotDraft: `${stem}.tmp`,
     historyDraft: `${stem}.history.tmp`
   }

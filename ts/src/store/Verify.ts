@@ -11,7 +11,8 @@ import type { TurnAddress } from "../journal/Address.ts"
 import { operationId } from "../journal/OperationId.ts"
 import { canonicalText } from "../journal/Value.ts"
 import * as Chain from "./Chain.ts"
-import type { Damage, Driver, HistoryEnd, Scanned, Snapshot } from "./Driver.ts"
+import type { Damage, Driver, HistoryEnd, Piece, Scanned, Snapshot } from "./Driver.ts"
+import type { StoreError } from "./Failure.ts"
 import type { SigningKey, Transition } from "./History.ts"
 import * as Place from "./Place.ts"
 import { decode, type JournalLimits, positionOf, snapshotText } from "./Stored.ts"
@@ -34,13 +35,7 @@ export const make = (
   limits: JournalLimits
 ): Verification => {
   const look = (place: TurnPlace, head: TurnHead | null, mode: "settled" | "glance") =>
-    Effect.suspend(() => {
-      const watch = watchHistory(head)
-      const chain = Chain.follow(place.address, { key, take: watch.take })
-      return Effect.map(driver.scan(place, chain.visit, mode), (scanned) =>
-        judge(place.address, chain, watch, scanned, { head, limits })
-      )
-    })
+    Effect.map(lookAt(driver, { key, limits }, place, { head, mode }), ({ turn }) => turn)
 
   /** At a glance first: a turn that is whole then is whole. Anything else may be a writer at work. */
   const verifyTurn = (place: TurnPlace, head: TurnHead | null = null): Effect.Effect<VerifiedTurn> =>
@@ -90,6 +85,41 @@ export const make = (
 
   return { verify, heads }
 }
+
+/** What is looked for in a turn, and how. */
+export interface Look {
+  readonly head: TurnHead | null
+  readonly mode: "settled" | "glance"
+  /** Gets each transition with the text of its line. */
+  readonly take?: (transition: Transition, text: string) => void
+}
+
+/** Reads a turn once, and judges it. */
+export const lookAt = (
+  driver: Driver["Service"],
+  { key, limits }: { readonly key: SigningKey | null; readonly limits: JournalLimits },
+  place: TurnPlace,
+  { head, mode, take }: Look
+): Effect.Effect<{ readonly turn: VerifiedTurn; readonly snapshot: Snapshot | null }, StoreError> =>
+  Effect.suspend(() => {
+    const watch = watchHistory(head)
+    let text = ""
+    const chain = Chain.follow(place.address, {
+      key,
+      take: (transition, sealed) => {
+        take?.(transition, text)
+        return watch.take(transition, sealed)
+      }
+    })
+    const visit = (piece: Piece): boolean => {
+      text = piece.text
+      return chain.visit(piece)
+    }
+    return Effect.map(driver.scan(place, visit, mode), (scanned) => ({
+      turn: judge(place.address, chain, watch, scanned, { head, limits }),
+      snapshot: scanned.snapshot
+    }))
+  })
 
 const resultOf = (turns: ReadonlyArray<VerifiedTurn>, next: string | null): VerifyResult => ({
   ok: turns.every(({ ok }) => ok),

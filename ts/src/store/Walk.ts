@@ -1,4 +1,5 @@
 /** The turns of a root one after another, in pages: by goal, then by key. */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { InvalidJournal } from "../contract/Errors.ts"
@@ -16,6 +17,8 @@ export interface Range {
   /** The turn after which the page begins, as an earlier page gave it. */
   readonly after?: string | null | undefined
   readonly limit?: number | null | undefined
+  /** Milliseconds after which a page ends, whatever it has; one turn is looked at in any case. */
+  readonly within?: number
 }
 
 export interface Page<A> {
@@ -82,6 +85,8 @@ export const make = (driver: Driver["Service"]): Walks => {
       yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: range.goalId ?? "goal", turnKey: "turn" }))
       const limit = Math.min(range.limit ?? DEFAULT_PAGE, MAX_PAGE)
       const found: Array<A> = []
+      const clock = yield* Clock.Clock
+      const until = clock.currentTimeMillisUnsafe() + (range.within ?? Number.POSITIVE_INFINITY)
       let looked = 0
       for (let rest = yield* restAfter(range); ; ) {
         const { goal, keys, goals } = rest
@@ -90,7 +95,7 @@ export const make = (driver: Driver["Service"]): Walks => {
           const one = yield* look(place as TurnPlace)
           if (one !== null) found.push(one)
           looked++
-          if (found.length >= limit || looked >= MAX_LOOKED_AT) {
+          if (found.length >= limit || looked >= MAX_LOOKED_AT || clock.currentTimeMillisUnsafe() >= until) {
             const next = `${goal}/${turnKey}`
             rests.set(nameOf(range, next), { goal, keys: keys.slice(index + 1), goals })
             return { found, next }

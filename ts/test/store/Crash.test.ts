@@ -1,6 +1,6 @@
 /** Every step of a commit goes wrong once, in every way that a disk can go wrong without taking the process along. */
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs"
-import { dirname } from "node:path"
+import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -40,6 +40,9 @@ const writeUpTo = (count: number) => (root: string) =>
 const write = (index: number) => (root: string) =>
   Effect.flatMap(JournalStore, (store) => store.write({ path: pathOf(root, TURN.turnKey), journal: journal(index) }))
 
+const copy = (root: string) =>
+  Effect.flatMap(JournalStore, (store) => store.copy({ runtimeRoot: join(root, "source"), targetRoot: root }))
+
 /** The journal of a turn that follows on one of these. */
 const following = (standing: string | null): JsonObject => {
   const index = JOURNALS.findIndex((journal) => operationId(journal) === standing)
@@ -75,6 +78,14 @@ const SCENARIOS: ReadonlyArray<Scenario> = [
     act: write(2),
     before: journal(1),
     after: journal(2),
+    next: following
+  },
+  {
+    name: "copy",
+    prepare: (root) => Effect.all([writeUpTo(1)(join(root, "source")), copy(root), writeUpTo(4)(join(root, "source"))]),
+    act: copy,
+    before: journal(0),
+    after: journal(3),
     next: following
   },
   {

@@ -66,6 +66,33 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
       yield* aProcess(power, [2], "snapshot.rename")
       yield* aProcess(power, [2, 3])
     }),
+  "a copy of several transitions, and of what was written since": (power) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const source = yield* quickFolder
+        for (const [from, to] of [
+          [0, 3],
+          [3, 6]
+        ] as const) {
+          const more = JOURNALS.slice(from, to)
+          const write = Effect.forEach(more, (journal) =>
+            Effect.flatMap(JournalStore, (store) => store.write({ path: pathOf(source, TURN.turnKey), journal }))
+          )
+          yield* Effect.provide(write, storeOn(nodeDisk))
+          const stands = operationId(journal(to - 1))
+          const copy = (killedAt: Step | null) =>
+            Effect.flatMap(JournalStore, (store) => store.copy({ runtimeRoot: source, targetRoot: power.root })).pipe(
+              Effect.provide(storeOn(power.over(nodeDisk, killedAt))),
+              Effect.exit
+            )
+          power.note("begin", stands)
+          // Put in place, and not sealed: the next one has to.
+          yield* copy("compaction.create")
+          assert.strictEqual((yield* copy(null))._tag, "Success")
+          power.note("ack", stands)
+        }
+      })
+    ),
   "a turn that is pruned": (power) =>
     Effect.gen(function* () {
       yield* aProcess(power, [0, 1, 2, 3, 4, 5])

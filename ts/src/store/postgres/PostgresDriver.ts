@@ -88,6 +88,8 @@ const makeDriver = (servers: Servers): Driver["Service"] => {
   return {
     snapshot,
     glance: snapshot,
+    isDriven: (place) =>
+      at(place, (server) => Effect.map(Leases.holder(server, place), ({ remaining_ms }) => remaining_ms > 0)),
     load: (place) => at(place, (server) => Effect.map(reading.load(server, place), ({ encoded }) => encoded)),
     scan: (place, visit, _mode) => at(place, (server) => reading.scan(server, place, visit)),
     transact: (place, decide, lease) =>
@@ -112,6 +114,7 @@ const makeService = (servers: Servers): DatabaseService => {
     holder: (path) => at(path, Leases.holder),
     readSession: (request) => within(request.runtime_root, (server) => Sessions.read(server, request)),
     writeSession: (request) => within(request.runtime_root, (server) => Sessions.write(server, request)),
+    listSessions: (request) => within(request.runtime_root, (server) => Sessions.list(server, request)),
     migrate: (root) =>
       Effect.flatMap(Effect.fromResult(isRoot(root)), (root) => Effect.flatMap(servers.any(root), Schema.migrate))
   }

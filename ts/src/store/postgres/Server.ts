@@ -52,19 +52,23 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
     once: Effect.Effect<A, E | SqlError>,
     mayRepeat: boolean
   ): Effect.Effect<A, Exclude<E, SqlError> | StoreError | Unsure> =>
+    Effect.catch(once, (first) => repeat(once, first, mayRepeat))
+
+  const repeat = <A, E>(once: Effect.Effect<A, E | SqlError>, first: E | SqlError, mayRepeat: boolean) =>
     Effect.gen(function* () {
       const clock = yield* Clock.Clock
       const until = clock.currentTimeMillisUnsafe() + patience
+      let failure = first
       for (let wait = FIRST_WAIT; ; wait = Math.min(wait * 2, LONGEST_WAIT)) {
-        const result = yield* Effect.result(once)
-        if (result._tag === "Success") return result.success
-        const failure = result.failure
         if (!(failure instanceof SqlError)) return yield* Effect.fail(failure as Exclude<E, SqlError>)
         const fate = fateOf(name, failure)
         if (fate._tag === "Refused") return yield* fate.error
         if (fate._tag === "Unsure" && !mayRepeat) return yield* new Unsure({ code: fate.code })
         if (clock.currentTimeMillisUnsafe() + wait > until) return yield* unavailable(name, fate.code)
         yield* Effect.sleep(wait * (0.5 + Math.random() / 2))
+        const again = yield* Effect.result(once)
+        if (again._tag === "Success") return again.success
+        failure = again.failure
       }
     })
 
