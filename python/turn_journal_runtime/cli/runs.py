@@ -202,7 +202,7 @@ def moment(seconds: float) -> str:
 def _open(db: str | None) -> RunJournal:
     """The journal, which must be there: no command makes one."""
     where = str(default_path()) if db is None else db
-    if not Path(where).exists():
+    if "://" not in where and not Path(where).exists():
         raise JournalNotFoundError(
             f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS.",
             kind="run_journal_not_found",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Database", "Row"]
+__all__ = ["Database", "Row", "check_durability"]
 
 Row = tuple[Any, ...]
 
@@ -49,10 +49,7 @@ class Database:
     """
 
     def __init__(self, path: str, durability: Durability) -> None:
-        if durability not in ("process", "power"):
-            raise InvalidJournalError(
-                f'The durability {durability!r} is unknown; use "process" or "power".', kind="invalid_request"
-            )
+        check_durability(durability)
         self.path = path
         self.durability: Durability = durability
         self._lock = threading.RLock()
@@ -174,6 +171,14 @@ class Database:
         if cursor is not None and self.path != MEMORY and not cursor.connection.in_transaction:
             self._cursor = None
             cursor.connection.close()
+
+
+def check_durability(durability: Durability) -> None:
+    """Refuses a durability that is none."""
+    if durability not in ("process", "power"):
+        raise InvalidJournalError(
+            f'The durability {durability!r} is unknown; use "process" or "power".', kind="invalid_request"
+        )
 
 
 def _before_fork() -> None:

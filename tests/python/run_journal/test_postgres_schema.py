@@ -159,6 +159,14 @@ def test_a_server_that_does_not_wait_for_its_disk_is_made_to(schema: Schema) -> 
         assert journal.durability == "power"
 
 
+def test_the_command_line_shows_the_runs_of_a_database(schema: Schema) -> None:
+    with RunJournal(schema) as journal:
+        journal.open_run("trip-7", agent="ann")
+    command = [sys.executable, "-m", "turn_journal_runtime.cli", "runs", "--db", schema, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "trip-7" in done.stdout, done.stderr
+
+
 # What is loaded
 
 

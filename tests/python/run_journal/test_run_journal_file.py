@@ -152,6 +152,8 @@ def test_an_unknown_durability_is_refused(path: Path) -> None:
     with pytest.raises(InvalidJournalError, match="durability"):
         RunJournal(path, durability="none")  # type: ignore[arg-type]
     assert not path.exists()
+    with pytest.raises(InvalidJournalError, match="durability"):
+        RunJournal("postgresql://nobody@127.0.0.1:1/none", durability="none")  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("path")

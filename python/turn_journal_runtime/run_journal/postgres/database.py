@@ -22,6 +22,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from ...errors import InvalidJournalError, JournalStoreError, StoreUnavailableError
 from ...settings import Settings, current
+from ..database import check_durability
 from .faults import Outcome, is_lost, is_passing, typed_error
 from .migration import refuse_other_version
 from .session import OPTIONS, Cursor, Session, connect, prepare, translated
@@ -61,6 +62,7 @@ class Database:
 
     Args:
         address: Where it is.
+        durability: Either; it is checked and makes no difference.
 
     Raises:
         StoreUnavailableError: The server cannot be reached.
@@ -71,7 +73,8 @@ class Database:
     #: A commit is on the server's disk.
     durability: Durability = "power"
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, durability: Durability) -> None:
+        check_durability(durability)
         self._address = address
         self.path = address.shown
         self._settings = current()
@@ -179,7 +182,8 @@ class Database:
             if len(self._keys) < _KEYS:
                 return
             keys, self._keys = self._keys, []
-        self.write(_FORGET, (keys,))
+        # What is left of it is swept some day; the transaction was made.
+        self.try_to_write(_FORGET, (keys,))
 
     @contextmanager
     def _within(self, begin: str) -> Iterator[Cursor]:

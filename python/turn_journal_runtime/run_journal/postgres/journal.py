@@ -98,7 +98,7 @@ class PostgresRunJournal(RunJournal):
         durability: Durability = "process",
         redact: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        self._database = Database(Address(str(db_path)))
+        self._database = Database(Address(str(db_path)), durability)
         self._redact = redact
         self._ownership = Leases(self._database, current().run_lease)
         self._writer: tuple[int, int] | None = None
