@@ -64,7 +64,8 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
         const fate = fateOf(name, failure)
         if (fate._tag === "Refused") return yield* fate.error
         if (fate._tag === "Unsure" && !mayRepeat) return yield* new Unsure({ code: fate.code })
-        if (clock.currentTimeMillisUnsafe() + wait > until) return yield* unavailable(name, fate.code)
+        const isOver = fate.code === TOO_LATE || clock.currentTimeMillisUnsafe() + wait > until
+        if (isOver) return yield* unavailable(name, fate.code)
         yield* Effect.sleep(wait * (0.5 + Math.random() / 2))
         const again = yield* Effect.result(once)
         if (again._tag === "Success") return again.success
@@ -117,6 +118,7 @@ const lost = (message: string, code: string): SqlError =>
     })
   })
 
-const tooLate = lost("the statement took too long", "timeout")
+const TOO_LATE = "timeout"
+const tooLate = lost("the statement took too long", TOO_LATE)
 /** `COMMIT` of a transaction in which a statement failed. */
 const undone = lost("the transaction was rolled back", "40001")
