@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -101,3 +102,15 @@ def test_an_installed_wheel_writes_and_inspects_a_turn_where_no_node_is(wheel: P
     assert "owner_identity_missing" in run.stdout
     # The part of the core that speaks to databases is carried, too.
     assert "no database: ECONNREFUSED" in run.stdout
+
+    demo = subprocess.run(
+        [str(python), "-m", "turn_journal_runtime.cli", "demo", "--format", "json"],
+        cwd=nowhere,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert demo.returncode == 0, demo.stderr
+    assert json.loads(demo.stdout)["ok"]
