@@ -8,12 +8,12 @@ from ..errors import JournalStoreError
 
 try:
     import procrastinate  # noqa: F401
-except ImportError as error:
+except ImportError as _missing:
     raise JournalStoreError(
         "Handing out turns to many hosts needs the extra `worker`: pip install 'turn-journal-runtime[worker]'.",
         kind="store_unsupported",
         details={"extra": "worker"},
-    ) from error
+    ) from _missing
 
 from .deferral import defer_turn
 from .schema import migrate, pending_migrations

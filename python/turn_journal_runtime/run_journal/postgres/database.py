@@ -76,7 +76,7 @@ class Database:
     def __init__(self, address: Address, durability: Durability) -> None:
         check_durability(durability)
         self._address = address
-        self.path = address.shown
+        self.path: str = address.shown
         self._settings = current()
         self._closed = False
         self._keys: list[int] = []

@@ -164,14 +164,6 @@ class PostgresRunJournal(RunJournal):
             return [run_id for run_id, *_ in rows]
         return [run_id for run_id, *owner in rows if not self._ownership.drives(run_id, *owner)]
 
-    delete_run = _repeated(RunJournal.delete_run)
-    uncertain = _repeated(RunJournal.uncertain)
-    settle = _repeated(RunJournal.settle)
-    approve = _repeated(RunJournal.approve)
-    fork = _repeated(RunJournal.fork)
-    diff = _repeated(RunJournal.diff)
-    export = _repeated(RunJournal.export)
-
     def import_run(self, lines: Iterable[str], *, overwrite: bool = False) -> str:
         """Stores a run that `export` gave, all or nothing; its id is returned."""
         whole = list(lines)
@@ -239,3 +231,8 @@ def _index(payload: bytes) -> Any:
     except DamagedPayload:
         return None
     return found.get("index") if isinstance(found, dict) else None
+
+
+# What they take and give is said once, by the class above: here they are only begun again.
+for _name in ("delete_run", "uncertain", "settle", "approve", "fork", "diff", "export"):
+    setattr(PostgresRunJournal, _name, _repeated(getattr(RunJournal, _name)))
