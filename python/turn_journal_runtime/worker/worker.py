@@ -164,6 +164,7 @@ class _Worker:
 
     async def run(self) -> Summary:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_unheard)
         for one in _SIGNALS:
             loop.add_signal_handler(one, self._stop, one)
         which = "all goals" if self._goal_id is None else f"goal {self._goal_id}"
@@ -320,7 +321,7 @@ class _Worker:
         self._events[outcome.event] += 1
         when = "" if outcome.again_at is None else f"; again at {_moment(outcome.again_at)}"
         level = logging.WARNING if outcome.event in _WARNED else logging.INFO
-        _log.log(level, "%s %s: %s%s%s", outcome.event, name, outcome.text, after, when)
+        _log.log(level, "%s %s: %s%s%s", outcome.event, name, outcome.text.rstrip("."), after, when)
 
     async def _look_again(self, job: Job, at: float) -> None:
         """Has the turn looked at again; where the queue cannot be had, the store tells of it."""
@@ -349,6 +350,12 @@ class _Worker:
             return 0
         _, stuck = await asyncio.wait(late, timeout=_LONGEST_PAUSE)
         return len(stuck) if self._is_async else len(late)
+
+
+def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A job whose end could not be noted is nobody's trouble: it is given out again, and its turn is over."""
+    if not isinstance(context.get("exception"), exceptions.ConnectorException):
+        loop.default_exception_handler(context)
 
 
 def _moment(seconds: float) -> str:
