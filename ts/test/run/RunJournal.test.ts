@@ -178,6 +178,17 @@ describe("payloads", () => {
     )
   }
 
+  it.live("ten megabytes survive", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const payload = { text: "ü".repeat(5_000_000), items: Array.from({ length: 20_000 }, (_, id) => ({ id })) }
+        yield* journal.append({ runId: "r", seq: 0, kind: "model_decision", payload })
+        const [event] = yield* journal.events("r")
+        assert.deepStrictEqual(event?.payload, payload)
+      })
+    )
+  )
+
   it.live("128 levels survive", () =>
     withJournal((journal) =>
       Effect.gen(function* () {
