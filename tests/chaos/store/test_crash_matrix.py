@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psutil
 import pytest
+from tests.chaos.store.conftest import REPOSITORY
 from tests.chaos.store.core import GOAL, TURN, Core, Gone, journal, path_of
 from tests.conftest import SOAK
 
@@ -44,6 +46,9 @@ COMPACTION: Final = [
     "compaction.rename",
     "compaction.folder.sync",
 ]
+
+
+REPAIR: Final = ["aside.create", "aside.write", *WRITE]
 
 
 class Scenario(NamedTuple):
@@ -160,6 +165,49 @@ def test_killed_at_every_step(
     for fault, was_answered in zip(faults, answered, strict=True):
         check(core, roots[fault], scenario, fault, was_answered)
     print(f"crash matrix, {name}, SIGKILL of the {victim.__name__.removeprefix('strike_')}: {len(faults)} cells")
+
+
+def test_no_step_is_forgotten() -> None:
+    source = (REPOSITORY / "ts" / "src" / "store" / "Disk.ts").read_text("utf-8")
+    steps = re.findall(r'"([a-z.]+)"', source.partition("STEPS = [")[2].partition("]")[0])
+    played = {step for scenario in SCENARIOS.values() for step in scenario.steps}
+    # A process that is killed undoes nothing.
+    assert set(steps) - {"rollback"} == played | set(REPAIR)
+
+
+@pytest.mark.timeout(600)
+def test_killed_while_it_repairs(node: str, bundle: Path, core: Core, root: Path) -> None:
+    """The turn is damaged as before, or repaired; what is cut is kept, and the repair can be made again."""
+    faults = [f"{step}:{side}" for step in REPAIR for side in ("before", "after")]
+    damaged: dict[str, tuple[Path, bytes, str]] = {}
+    for number, fault in enumerate(faults):
+        path = path_of(root / str(number))
+        for completed in range(3):
+            core.call("write", path=str(path), journal=journal(completed))
+        history = path.with_name(f"{TURN}.history.jsonl")
+        first, *rest = history.read_bytes().splitlines(keepends=True)
+        cut = b"".join(rest).replace(b'"seq":2', b'"seq":7')
+        history.write_bytes(first + cut)
+        damaged[fault] = path, cut, core.call("repair", path=str(path))["plan"]
+    with ThreadPoolExecutor(2) as pool:
+        strikes = [
+            pool.submit(strike_core, node, bundle, fault, "repair", {"path": str(path), "plan": plan})
+            for fault, (path, _, plan) in damaged.items()
+        ]
+        for strike in strikes:
+            strike.result()
+    for fault, (path, cut, _) in damaged.items():
+        assert json.loads(path.read_bytes()) == journal(2), fault
+        found = core.call("repair", path=str(path))
+        if found["plan"] is not None:
+            assert core.call("repair", path=str(path), plan=found["plan"])["done"], fault
+        assert core.call("read", path=str(path))["journal"] == journal(2), fault
+        assert core.call("write", path=str(path), journal=DONE)["appended"], fault
+        (turn,) = core.call("verify", runtime_root=str(path.parents[3]))["turns"]
+        assert (turn["ok"], turn["unfinished"], turn["transitions"]) == (True, False, 3), fault
+        assert cut in [kept.read_bytes() for kept in path.parent.glob("*.cut-*")], fault
+        assert not list(path.parent.glob("*.tmp")), fault
+    print(f"crash matrix, repair, SIGKILL of the core: {len(faults)} cells")
 
 
 def prepare(core: Core, path: Path, scenario: Scenario) -> None:
