@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -190,8 +191,19 @@ class AsyncDurableRun(DurableSteps):
     """
 
     async def start(self) -> None:
-        """Claims the run; steps do it by themselves when it was not done before."""
-        await self._offload(self._begin)
+        """Claims the run; steps do it by themselves when it was not done before, and the event loop waits for that."""
+        claiming = asyncio.ensure_future(self._offload(self._begin))
+        try:
+            await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            # The thread goes on, and what it claims would stay taken until this process ends.
+            await asyncio.shield(self._give_back(claiming))
+            raise
+
+    async def _give_back(self, claiming: asyncio.Future[Any]) -> None:
+        with suppress(Exception):
+            await claiming
+        await self._offload(self._release)
 
     def model(
         self, fn: Callable[..., Awaitable[T] | T], *args: Any, request: Any = None, on_change: OnChange = "diverge"
@@ -256,7 +268,7 @@ class AsyncDurableRun(DurableSteps):
         await self._offload(self._release)
 
     async def __aenter__(self) -> AsyncDurableRun:
-        await self._offload(self._begin)
+        await self.start()
         return self
 
     async def __aexit__(

@@ -246,6 +246,31 @@ def test_a_run_is_freed_when_its_async_drive_is_cancelled(address: Address) -> N
         assert [step.tool for step in journal.uncertain("r")] == ["t"], "cancelled in the middle is not known"
 
 
+def test_a_run_is_freed_when_its_async_drive_is_cancelled_while_it_claims(path: Path) -> None:
+    claimed = threading.Event()
+
+    async def main() -> None:
+        run = AsyncDurableRun(journal, "r")
+        begin = run._begin
+
+        def slowly() -> object:
+            claimed.wait(10)
+            return begin()
+
+        run._begin = slowly  # type: ignore[assignment, method-assign]
+        starting = asyncio.ensure_future(run.__aenter__())
+        await asyncio.sleep(0.05)
+        starting.cancel()
+        await asyncio.sleep(0.05)
+        claimed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert journal.interrupted_runs() == ["r"]
+
+    with RunJournal(path, durability="power") as journal:
+        asyncio.run(main())
+
+
 def test_what_dead_owners_left_is_swept(hold: Callable[..., Holder], address: Address) -> None:
     for _ in range(3):
         hold("r").kill()
