@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .. import settings
+from ..address import is_database
 from ..bridge import RuntimeClient
 from ..bridge.node import MINIMUM_NODE, locate_node
 from ..errors import TurnBusyError, TurnJournalError
@@ -52,10 +54,12 @@ def doctor(
     root: RootOption = None,
     format: FormatOption = Format.table,
 ) -> Report:
-    """Try everything that this package needs: Node, the core, the store, locks, the disk. Leaves nothing behind."""
-    parent = Path(root_of(root)) if root is not None else None
+    """Try everything that this package needs: Node, the core, the store, locks, the disk. Leaves nothing behind.
+
+    Of a database (`--root postgresql://…`) it tries the connection and the tables, and writes nothing.
+    """
     with err().status("Trying …"):
-        findings = list(_findings(parent))
+        findings = list(_findings(None if root is None else root_of(root)))
     failed = any(finding.outcome == "failed" for finding in findings)
     verdict = (
         Line("Something is missing; see what to do below.", "bold red")
@@ -70,11 +74,25 @@ def doctor(
     return Report(document, blocks, code=1 if failed else 0)
 
 
-def _findings(parent: Path | None) -> Iterator[_Found]:
+def _findings(root: str | None) -> Iterator[_Found]:
     yield _Found("package", "ok", f"turn-journal-runtime {version('turn-journal-runtime')}")
     yield _Found("Python", "ok", f"{platform.python_version()} at {sys.executable} on {platform.platform()}")
     yield _tried("settings", _settings)
     yield _tried("Node", _node)
+    yield from _in_folder(root) if root is None or not is_database(root) else _in_database(root)
+
+
+def _in_database(url: str) -> Iterator[_Found]:
+    with RuntimeClient() as client:
+        core = _tried("core", lambda: _core(client))
+        yield core
+        if core.outcome == "ok":
+            yield _tried("database", lambda: _database(client, url))
+    yield _tried("run journal", lambda: _runs_in_database(url))
+    yield _tried("queue", lambda: _queue(url))
+
+
+def _in_folder(parent: str | None) -> Iterator[_Found]:
     try:
         scratch = tempfile.TemporaryDirectory(prefix="turn-journal-doctor-", dir=parent)
     except OSError as error:
@@ -198,6 +216,36 @@ def _locks(client: RuntimeClient, folder: Path) -> str:
         lock.close()
     load_turn_journal(path, client=client)
     return "a lock held in Python keeps the core out, and is free at once when it is let go"
+
+
+def _database(client: RuntimeClient, url: str) -> str:
+    path = turn_journal_path(url, goal_id=_GOAL, turn_key=_KEY)
+    trips = []
+    for _ in range(_ROUND_TRIPS):
+        begun = time.perf_counter()
+        client.call("turn_lease.holder", {"path": path})
+        trips.append(time.perf_counter() - begun)
+    return (
+        "reached, with the tables that this version needs; "
+        f"a round trip takes {statistics.median(trips) * 1e6:.0f} µs (median of {_ROUND_TRIPS})"
+    )
+
+
+def _runs_in_database(url: str) -> str | _Found:
+    if find_spec("psycopg") is None:
+        return _Found("run journal", "warning", "none here: pip install 'turn-journal-runtime[postgres]'")
+    with RunJournal(url) as journal:
+        journal.last_iteration("doctor")
+    return "reached, with the tables that this version needs"
+
+
+def _queue(url: str) -> str | _Found:
+    if find_spec("psycopg") is None or find_spec("procrastinate") is None:
+        return _Found("queue", "warning", "no workers here: pip install 'turn-journal-runtime[worker]'")
+    from ..worker.schema import refuse_other_version
+
+    refuse_other_version(url)
+    return "reached, with the tables that workers need"
 
 
 def _run_journal(folder: Path) -> str:
