@@ -28,8 +28,9 @@ DatabaseOption: TypeAlias = Annotated[
     typer.Option(
         "--db",
         envvar="TURN_JOURNAL_RUNS",
-        help="The run journal. Default: runs/journal.db in TURN_JOURNAL_HOME or the folder for user data.",
-        metavar="FILE",
+        help="The run journal: a file, or postgresql://…. "
+        "Default: runs/journal.db in TURN_JOURNAL_HOME or the folder for user data.",
+        metavar="FILE|URL",
     ),
 ]
 RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `runs` shows it.", metavar="RUN")]
