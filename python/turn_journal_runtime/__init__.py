@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         Unknown,
         current_idempotency_key,
     )
+    from .store_copy import copy_store
     from .turns import (
         DueTurn,
         HostAdapter,
@@ -173,6 +174,7 @@ __all__ = [
     "assess_failed_turn_retry_request",
     "build_host_failure_record",
     "build_host_recovery_record",
+    "copy_store",
     "current_idempotency_key",
     "find_settlement",
     "inspect_loopx_turn_journal",
@@ -228,6 +230,7 @@ _ROOM_OF: dict[str, str] = {
     "UncertainStep": "run_journal",
     "Unknown": "run_journal",
     "current_idempotency_key": "run_journal",
+    "copy_store": "store_copy",
     "HostAdapter": "turns",
     "HostFailedError": "turns",
     "HostRequest": "turns",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .bridge import AsyncRuntimeClient
     from .documents import (
+        CopiedItem,
+        CopyReport,
         Inspection,
         Journal,
         ListedTurn,
@@ -37,6 +39,7 @@ __all__ = [
     "acknowledge_turn",
     "assess_failed_turn_retry_request",
     "build_host_failure_record",
+    "copy_store",
     "find_settlement",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
@@ -294,6 +297,23 @@ async def prune_turn_journals(
 ) -> list[PrunedTurn]:
     """Removes the history and the bulk of terminal turns; see `turn_journal_runtime`."""
     flow = store_flows.prune(runtime_root, older_than=older_than, keep=keep, goal_id=goal_id, dry_run=dry_run)
+    return await run_async(flow, client or default_async_client(), timeout)
+
+
+async def copy_store(
+    source_root: str | os.PathLike[str],
+    target_root: str | os.PathLike[str],
+    *,
+    goal_id: str | None = None,
+    verify_only: bool = False,
+    progress: Callable[[CopiedItem], None] | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> CopyReport:
+    """Copies a root to another one, and sees that the copy is the same; see `turn_journal_runtime`."""
+    from .store_copy import copy_flow
+
+    flow = copy_flow(source_root, target_root, goal_id=goal_id, verify_only=verify_only, progress=progress)
     return await run_async(flow, client or default_async_client(), timeout)
 
 

@@ -213,6 +213,37 @@ class CopiedTurn(TypedDict):
     problem: TurnDamage | None
 
 
+class CopiedItem(TypedDict):
+    """A turn, session or run that was to be copied; `problem` is set when source and target are not the same now."""
+
+    kind: Literal["turn", "session", "run"]
+    goal_id: str | None
+    #: The turn's key, the session's line of work, the run's id; empty where a whole goal cannot be read.
+    name: str
+    outcome: Literal["copied", "extended", "same", "missing", "behind", "conflict", "driven", "damaged", "too_large"]
+    problem: TurnDamage | None
+
+
+class CopyCount(TypedDict):
+    """How many came to what; those that were left are told one by one."""
+
+    copied: int
+    extended: int
+    same: int
+    left: int
+
+
+class CopyReport(TypedDict):
+    """What a copy came to in all: `ok` when everything of the source is at the target, and the same."""
+
+    ok: bool
+    verify_only: bool
+    turns: CopyCount
+    sessions: CopyCount
+    runs: CopyCount
+    problems: list[CopiedItem]
+
+
 class MigrateResult(TypedDict):
     """What was done to the tables of a database, and the version that they have now."""
 

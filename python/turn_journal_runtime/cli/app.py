@@ -50,8 +50,9 @@ app.command(rich_help_panel="The store")(verification.heads)
 app.command(rich_help_panel="The store")(verification.repair)
 app.command(rich_help_panel="The store")(verification.prune)
 
-_store = typer.Typer(no_args_is_help=True, help="A store in a database.")
+_store = typer.Typer(no_args_is_help=True, help="A whole store: its tables, and its copies.")
 _store.command()(store.migrate)
+_store.command()(store.copy)
 app.add_typer(_store, name="store", rich_help_panel="The store")
 
 app.command(rich_help_panel="Runs")(runs.runs)

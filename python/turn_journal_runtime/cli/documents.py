@@ -104,6 +104,43 @@ class Migrated(TypedDict):
     queue: list[str] | None
 
 
+class CopyProblem(TypedDict):
+    """What keeps something from being the same at the target."""
+
+    kind: str
+    message: str
+
+
+class LeftItem(TypedDict):
+    """A turn, session or run that was left, and is not the same at the target."""
+
+    kind: Literal["turn", "session", "run"]
+    goal_id: str | None
+    name: str
+    outcome: Literal["copied", "extended", "same", "missing", "behind", "conflict", "driven", "damaged", "too_large"]
+    problem: CopyProblem | None
+
+
+class CopyCount(TypedDict):
+    """How many came to what."""
+
+    copied: int
+    extended: int
+    same: int
+    left: int
+
+
+class CopyOutcome(TypedDict):
+    """What a copy, or a comparison, came to in all."""
+
+    ok: bool
+    verify_only: bool
+    turns: CopyCount
+    sessions: CopyCount
+    runs: CopyCount
+    problems: list[LeftItem]
+
+
 class RunEvent(TypedDict):
     """One recorded event of a run."""
 
@@ -219,6 +256,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "repair": RepairResult,
     "prune": PruneOutcome,
     "store-migrate": Migrated,
+    "store-copy": CopyOutcome,
     "runs": list[RunSummary],
     "run show": RunRecord,
     "settle": Settled,

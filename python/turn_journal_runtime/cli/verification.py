@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
@@ -25,11 +24,10 @@ from .invocation import (
     short_key,
     shown_root,
 )
-from .output import Block, Format, Heading, Line, Points, Report, Rows, err
+from .output import Block, Format, Heading, Line, Points, Report, Rows
+from .progress import count_turns, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from ..documents import TurnHead
     from .documents import PruneOutcome
     from .invocation import TurnAddress
@@ -65,9 +63,9 @@ def verify(
         runtime_root = root_of(root)
     total = 1 if turn_key is not None else count_turns(runtime_root, goal)
     expected = None if heads is None else _read_heads(heads)
-    with _progress("Verifying", total if expected is None else len(expected)) as advance:
+    with progress("Verifying", total if expected is None else len(expected)) as bar:
         report = verify_turn_journal(
-            runtime_root, goal_id=goal, turn_key=turn_key, heads=expected, progress=lambda _: advance(1)
+            runtime_root, goal_id=goal, turn_key=turn_key, heads=expected, progress=lambda _: bar.advance()
         )
     if report["turns"] == 0:
         raise _nothing(runtime_root, goal)
@@ -192,21 +190,3 @@ def prune(
         ]
     document: PruneOutcome = {"ok": not left, "done": yes, "turns": turns}
     return Report(document, blocks, code=4 if left else 0)
-
-
-@contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, when that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = err()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
-
-
-def count_turns(root: str, goal: str | None) -> int:
-    """About how many turns there are, for a progress bar."""
-    folders = Path(root, "goals").glob("*/turns") if goal is None else [Path(root, "goals", goal, "turns")]
-    return sum(name.endswith(".json") for folder in folders if folder.is_dir() for name in os.listdir(folder))

@@ -139,7 +139,7 @@ export const make = (
           disk.remove("leftover.remove", files.historyDraft)
           const snapshot = draft(work, "snapshot.create", files.snapshotDraft)
           disk.write("snapshot.write", snapshot, Buffer.from(commit.snapshot), 0)
-          if (commit.updatedAt !== undefined) futimesSync(snapshot, commit.updatedAt / 1000, commit.updatedAt / 1000)
+          if (commit.updatedAt !== undefined) setTime(snapshot, commit.updatedAt)
           const history = historyOf(work, files, stored, commit, bytes)
           const names = undurableNames(files.folder)
           const parents = names.map(({ path }) => openFolder(work, dirname(path)))
@@ -337,6 +337,12 @@ const historyBytes = ({ after, lines }: Commit, adopting: boolean): Buffer =>
 
 const openLines = ({ lines }: Commit, adopting: boolean): number =>
   lines.length - (adopting && lines.length > 1 ? 1 : 0)
+
+/** The system takes seconds and cuts them to microseconds: half of one more, and no millisecond is lost on the way. */
+const setTime = (fd: number, milliseconds: number): void => {
+  const seconds = (Math.floor(milliseconds * 1000) + 0.5) / 1_000_000
+  futimesSync(fd, seconds, seconds)
+}
 
 const isOpen = (fd: number | null): fd is number => fd !== null
 

@@ -234,6 +234,21 @@ export const copySuite = (
     })
   )
 
+  it.effect("keeps every millisecond of the time", () =>
+    Effect.gen(function* () {
+      const { source, target } = yield* both
+      const times = Array.from({ length: 40 }, (_, n) => Date.UTC(2026, 10, 29, 21, 0, n, 25 * n))
+      for (const [n, time] of times.entries()) {
+        const key = `turn-${n}`
+        yield* plant(placeOf(source, key), JSON.stringify({ ...step(1), turn_key: key }), time)
+      }
+      yield* copied(source, target)
+      for (const [n, time] of times.entries()) {
+        assert.strictEqual((yield* contentOf(placeOf(target, `turn-${n}`))).updatedAt, time)
+      }
+    })
+  )
+
   it.effect("copies nothing onto itself", () =>
     Effect.gen(function* () {
       const { source } = yield* both
