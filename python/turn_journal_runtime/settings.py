@@ -52,7 +52,8 @@ class Settings(NamedTuple):
     #: Seconds after which a driver of a turn in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
     turn_lease: float = 30.0
     #: Seconds after which a driver of a run in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
-    run_lease: float = 30.0
+    #: At most two thirds of the turn's, so that a turn that is free has a run that is free.
+    run_lease: float = 20.0
 
     def variables(self) -> dict[str, str]:
         """The environment variables that give these settings to another process."""

@@ -65,26 +65,24 @@ def worker(
     from ..worker import run_worker
 
     _log_to(sys.stderr)
-    runner = asyncio.Runner()
-    events, left = runner.run(
-        run_worker(
-            runtime_root,
-            drive,
-            concurrency=concurrency,
-            goal_id=goal,
-            retry_failed=retry_failed,
-            session_binding_resolver=resolve,
-            every=every,
-            grace=grace,
-        )
+    work = run_worker(
+        runtime_root,
+        drive,
+        concurrency=concurrency,
+        goal_id=goal,
+        retry_failed=retry_failed,
+        session_binding_resolver=resolve,
+        every=every,
+        grace=grace,
     )
-    report = _report({"ok": left == 0, "events": events, "left": left})
-    if left:
-        # What still runs has had its time, and nothing waits for it.
-        show(report, format)
-        sys.stdout.flush()
-        os._exit(report.code)
-    runner.close()
+    with asyncio.Runner() as runner:
+        events, left = runner.run(work)
+        report = _report({"ok": left == 0, "events": events, "left": left})
+        if left:
+            # What still runs has had its time, and nothing waits for it.
+            show(report, format)
+            sys.stdout.flush()
+            os._exit(report.code)
     return report
 
 

@@ -69,7 +69,7 @@ def queue_error(error: Exception, runtime_root: str) -> Exception:
     ):
         return JournalStoreError(
             f"The database {shown} lacks the queue's tables: run `turn-journal store migrate` with its address.",
-            kind="store_not_migrated",
+            kind="store_schema_missing",
             details={"path": shown},
         )
     return typed_error(cause, shown) if isinstance(cause, psycopg.Error) else error

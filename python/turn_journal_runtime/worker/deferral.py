@@ -36,7 +36,7 @@ def defer_turn(
 
     Raises:
         InvalidJournalError: An argument is not acceptable, or the root is no database.
-        JournalStoreError: The database cannot be reached, or lacks the queue's tables (`store_not_migrated`).
+        JournalStoreError: The database cannot be reached, or lacks the queue's tables (`store_schema_missing`).
     """
     given: dict[str, Any] = {
         "goal_id": goal_id,

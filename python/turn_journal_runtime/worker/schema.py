@@ -93,7 +93,7 @@ def refuse_other_version(url: str) -> None:
     """Raises when the queue's tables are missing or older than the procrastinate that is installed.
 
     Raises:
-        JournalStoreError: `store_not_migrated`; or as `migrate`.
+        JournalStoreError: `store_schema_missing` or `store_schema_older`; or as `migrate`.
     """
     pending = pending_migrations(url)
     if pending:
@@ -101,7 +101,7 @@ def refuse_other_version(url: str) -> None:
         raise JournalStoreError(
             f"The queue of {shown} is missing or older than the procrastinate that is installed here: run "
             "`turn-journal store migrate` with its address.",
-            kind="store_not_migrated",
+            kind="store_schema_missing" if pending == _names() else "store_schema_older",
             details={"path": shown, "pending": list(pending)},
         )
 

@@ -92,7 +92,7 @@ async def run_worker(
 
     Raises:
         InvalidJournalError: The root is no database.
-        JournalStoreError: `store_not_migrated`; or the database cannot be reached at the start.
+        JournalStoreError: `store_schema_missing` or `store_schema_older`; or the database cannot be reached at first.
 
     Specified in session-recovery.md, section 3.
     """

@@ -34,5 +34,4 @@ def hire(fleet: Fleet) -> Iterator[Callable[..., FleetWorker]]:
 
     yield start
     for worker in hired:
-        if worker.process.poll() is None:
-            worker.kill()
+        worker.kill()

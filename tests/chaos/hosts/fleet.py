@@ -78,9 +78,10 @@ class FleetWorker:
         self.process.send_signal(which)
 
     def kill(self) -> None:
-        """Ends it as a power cut does."""
-        self.process.kill()
-        self.process.communicate()
+        """Ends it as a power cut does; nothing when it has ended."""
+        if self.process.returncode is None:
+            self.process.kill()
+            self.process.communicate()
 
     def stop(self, seconds: float = 60.0) -> tuple[int, str]:
         """Asks it to end; its exit code and its answer."""

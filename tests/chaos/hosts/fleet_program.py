@@ -7,7 +7,9 @@ until there is a file `go`.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +36,35 @@ def drive(due: DueTurn) -> TurnResult:
 async def drive_async(due: DueTurn) -> TurnResult:
     """The same for asyncio."""
     return await aio.run_turn(due.runtime_root, **_parts(due))
+
+
+async def wait_async(due: DueTurn) -> TurnResult:
+    """One whose host does not come to an end by itself."""
+
+    async def loop_for_ever(turn: Any) -> dict[str, Any]:
+        await turn.model(lambda: 1, request={"number": 0})
+        note("held", due.todo_id or "")
+        await asyncio.sleep(3600)
+        return {}
+
+    return await aio.run_turn(due.runtime_root, **{**_parts(due), "host": CallableHost(loop_for_ever)})
+
+
+def die_once(due: DueTurn) -> TurnResult:
+    """One that takes its worker along, the first time."""
+    try:
+        (WORLD / "died").touch(exist_ok=False)
+    except FileExistsError:
+        return drive(due)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def fail_broken(due: DueTurn) -> TurnResult:
+    """One that cannot drive the turn `broken`."""
+    if due.todo_id == "broken":
+        raise RuntimeError("no luck")
+    return drive(due)
 
 
 def _parts(due: DueTurn) -> dict[str, Any]:

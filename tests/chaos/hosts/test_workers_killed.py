@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.chaos
 
-TURNS, WORKERS, CONCURRENCY = (200, 4, 4) if SOAK else (20, 2, 3)
+TURNS, WORKERS, CONCURRENCY = (200, 4, 8) if SOAK else (20, 2, 3)
+#: Seconds that a tool takes before and after its effect.
+PAUSE = 0.3 if SOAK else 0.05
 #: Seconds between two kills, which fall into the middle of turns.
 BETWEEN = 1.0
 #: Kills in the everyday share: one for each worker, and one more.
@@ -43,17 +46,19 @@ def test_turns_of_workers_that_are_killed_all_end_and_do_nothing_twice(
         started += 1
         arguments: list[Any] = ["--concurrency", str(CONCURRENCY), "--every", "1"]
         # Many are started in one test; what they have to wait for is their leases.
-        workers[at:at] = [hire(f"worker-{started}", *arguments, lease=3.0)]
+        workers[at:at] = [hire(f"worker-{started}", *arguments, lease=3.0, environment={"FLEET_PAUSE": str(PAUSE)})]
 
     for at in range(WORKERS):
         start(at)
-    kills = in_the_middle = 0
+    kills = 0
+    in_the_middle: Counter[str] = Counter()
     eventually(lambda: fleet.committed() > 0, 60)
     while fleet.committed() < TURNS and (KILLS is None or kills < KILLS):
         time.sleep(BETWEEN)
-        at = chance.randrange(WORKERS)
-        # One that has not begun to work yet is left to it: nothing would ever be done.
-        if "took" in workers[at].said():
+        # Those that have not begun to work yet are left to it: nothing would ever be done.
+        at_work = [at for at, worker in enumerate(workers) if " took " in worker.said()]
+        if at_work:
+            at = chance.choice(at_work)
             worker = workers.pop(at)
             worker.kill()
             kills += 1
@@ -62,8 +67,11 @@ def test_turns_of_workers_that_are_killed_all_end_and_do_nothing_twice(
     eventually(lambda: fleet.committed() == TURNS, 600)
     seconds = time.monotonic() - begun
     assert kills > 0
-    assert in_the_middle > 0
-    print(f"{TURNS} turns on {WORKERS} workers, {kills} killed with {in_the_middle} turns at hand, {seconds:.1f} s")
+    assert in_the_middle
+    print(
+        f"{TURNS} turns on {WORKERS} workers in {seconds:.1f} s: {kills} workers killed, {len(in_the_middle)} turns "
+        f"{in_the_middle.total()} times in the middle"
+    )
     for worker in workers:
         eventually(worker.has_started, 60)  # before, a signal ends any program
         code, _ = worker.stop()
@@ -71,7 +79,8 @@ def test_turns_of_workers_that_are_killed_all_end_and_do_nothing_twice(
     fleet.assert_each_effect_happened_once(TURNS)
 
 
-def _open_turns(log: str) -> int:
+def _open_turns(log: str) -> Counter[str]:
     """The turns that a worker had taken and not let go of."""
-    lines = log.splitlines()
-    return sum(" took " in line for line in lines) - sum(" done " in line or " waits " in line for line in lines)
+    told = Counter((event, name) for _, _, _, event, name, *_ in (line.split(maxsplit=5) for line in log.splitlines()))
+    taken = Counter({name: count for (event, name), count in told.items() if event == "took"})
+    return taken - Counter({name: count for (event, name), count in told.items() if event in ("done", "waits")})
