@@ -428,4 +428,4 @@ def test_an_answer_for_a_loop_that_is_closed_harms_nobody(tmp_path: Path) -> Non
 
 def test_both_clients_have_the_same_methods() -> None:
     names = [{name for name in dir(kind) if not name.startswith("_")} for kind in (RuntimeClient, AsyncRuntimeClient)]
-    assert names[0] == names[1] == {"call", "close", "info", "node", "pid"}
+    assert names[0] == names[1] == {"call", "close", "for_threads", "info", "node", "pid"}

@@ -85,6 +85,11 @@ class _Client:
         """The id of the process; None while there is none."""
         return self._link.supervisor().pid
 
+    @property
+    def for_threads(self) -> RuntimeClient:
+        """A client for threads over the same process."""
+        return RuntimeClient._sharing(self._link)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A process is nobody's to take along: the copy starts its own.
         if self._link is _default.link:
@@ -190,11 +195,6 @@ class AsyncRuntimeClient(_Client):
         except StopIteration as end:
             result: dict[str, Any] = end.value
             return result
-
-    @property
-    def for_threads(self) -> RuntimeClient:
-        """A client for threads over the same process."""
-        return RuntimeClient._sharing(self._link)
 
     async def info(self, *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
         """What the core says of itself; see `RuntimeClient.info`."""
