@@ -97,7 +97,7 @@ const route = (folders: Driver["Service"], database: Effect.Effect<Database>): D
     scan: (place, visit, mode) => at(place.path, (driver) => driver.scan(place, visit, mode)),
     transact: (place, decide, lease) => at(place.path, (driver) => driver.transact(place, decide, lease)),
     goals: (root) => at(root, (driver) => driver.goals(root)),
-    turns: (root, goalId) => at(root, (driver) => driver.turns(root, goalId)),
+    turns: (root, goalId, wanted) => at(root, (driver) => driver.turns(root, goalId, wanted)),
     glance: (place) => at(place.path, (driver) => driver.glance(place)),
     isDriven: (place) => at(place.path, (driver) => driver.isDriven(place))
   }

@@ -85,6 +85,17 @@ export interface Scanned {
   readonly history: boolean
 }
 
+/**
+ * Which turns are asked for, by the status of their journals. A driver that knows it may leave out the others, and no turn
+ * whose status it cannot tell.
+ */
+export interface Wanted {
+  /** Only those of this status; null: of any. */
+  readonly status: string | null
+  /** Only those that are not over. */
+  readonly open: boolean
+}
+
 export class Driver extends Context.Service<
   Driver,
   {
@@ -114,8 +125,8 @@ export class Driver extends Context.Service<
     /** The goals of a root, in order. */
     readonly goals: (root: string) => Effect.Effect<ReadonlyArray<string>, StoreError>
 
-    /** The keys of a goal's turns, in order. */
-    readonly turns: (root: string, goalId: string) => Effect.Effect<ReadonlyArray<string>, StoreError>
+    /** The keys of a goal's turns, in order; of those that are not wanted as many as it likes. */
+    readonly turns: (root: string, goalId: string, wanted?: Wanted) => Effect.Effect<ReadonlyArray<string>, StoreError>
 
     /** The journal as it stands, without waiting for a writer: it may be undone by a power cut. */
     readonly glance: (place: Place) => Effect.Effect<Snapshot | null, StoreError>

@@ -62,10 +62,10 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
           )
     )
 
-  const list: Queries["list"] = ({ status, ...range }) =>
+  const list: Queries["list"] = ({ status = null, ...range }) =>
     Effect.map(
       walks.page(
-        range,
+        { ...range, wanted: { status, open: false } },
         (place) =>
           Effect.match(glance(place), {
             onFailure: (error): ListedTurn => ({ ...UNREAD, ...named(place), damage: damageOf(error) }),
@@ -82,7 +82,7 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
   const recoverable: Queries["recoverable"] = ({ retryFailed = false, ...range }) =>
     Effect.map(
       walks.page(
-        range,
+        { ...range, wanted: { status: null, open: true } },
         (place) =>
           Effect.match(glance(place), {
             onFailure: (error): RecoverableTurn => ({ ...UNDECIDED, ...named(place), damage: damageOf(error) }),

@@ -5,7 +5,7 @@ import * as Result from "effect/Result"
 import type { InvalidJournal } from "../contract/Errors.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "../contract/Store.ts"
 import type { TurnAddress } from "../journal/Address.ts"
-import type { Driver } from "./Driver.ts"
+import type { Driver, Wanted } from "./Driver.ts"
 import type { StoreError } from "./Failure.ts"
 import * as Place from "./Place.ts"
 import { Recent } from "./Recent.ts"
@@ -19,6 +19,8 @@ export interface Range {
   readonly limit?: number | null | undefined
   /** Milliseconds after which a page ends, whatever it has; one turn is looked at in any case. */
   readonly within?: number
+  /** Which turns are asked for, as far as the driver can tell: the others are looked at for nothing. */
+  readonly wanted?: Wanted
 }
 
 export interface Page<A> {
@@ -57,16 +59,17 @@ export interface Walks {
 export const make = (driver: Driver["Service"]): Walks => {
   // Pages are asked for in order: the listing is kept for the next one, so that a folder is not read for every page.
   const rests = new Recent<string, Rest>(8)
-  const nameOf = ({ runtimeRoot, goalId }: Range, cursor: string) => JSON.stringify([runtimeRoot, goalId, cursor])
+  const nameOf = ({ runtimeRoot, goalId, wanted }: Range, cursor: string) =>
+    JSON.stringify([runtimeRoot, goalId, wanted, cursor])
 
   const restAfter = Effect.fnUntraced(function* (range: Range): Effect.fn.Return<Rest, StoreError | InvalidJournal> {
-    const { runtimeRoot, goalId, after } = range
+    const { runtimeRoot, goalId, after, wanted } = range
     const known = after == null ? undefined : rests.get(nameOf(range, after))
     if (known !== undefined) return known
     const goals = goalId == null ? yield* driver.goals(runtimeRoot) : [goalId]
     if (after == null) return { goal: "", keys: [], goals }
     const from = yield* Effect.fromResult(addressOf(runtimeRoot, after))
-    const keys = goals.includes(from.goalId) ? yield* driver.turns(runtimeRoot, from.goalId) : []
+    const keys = goals.includes(from.goalId) ? yield* driver.turns(runtimeRoot, from.goalId, wanted) : []
     return {
       goal: from.goalId,
       keys: keys.filter((key) => key > from.turnKey),
@@ -80,7 +83,7 @@ export const make = (driver: Driver["Service"]): Walks => {
     unlisted: (goalId: string, error: StoreError) => A
   ) =>
     Effect.gen(function* () {
-      const { runtimeRoot } = range
+      const { runtimeRoot, wanted } = range
       // Checks the root and the goal, also where no turn is.
       yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: range.goalId ?? "goal", turnKey: "turn" }))
       const limit = Math.min(range.limit ?? DEFAULT_PAGE, MAX_PAGE)
@@ -104,7 +107,7 @@ export const make = (driver: Driver["Service"]): Walks => {
         }
         const [following, ...later] = goals
         if (following === undefined) return { found, next: null }
-        const listed = yield* Effect.result(driver.turns(runtimeRoot, following))
+        const listed = yield* Effect.result(driver.turns(runtimeRoot, following, wanted))
         if (Result.isFailure(listed)) found.push(unlisted(following, listed.failure))
         rest = { goal: following, keys: Result.getOrElse(listed, () => []), goals: later }
       }

@@ -13,7 +13,7 @@ import * as Reading from "./Reading.ts"
 import * as Schema from "./Schema.ts"
 import * as Server from "./Server.ts"
 import * as Sessions from "./Sessions.ts"
-import { GOALS, TURNS } from "./Statements.ts"
+import { GOALS, TURNS, WANTED_TURNS } from "./Statements.ts"
 import * as Writing from "./Writing.ts"
 
 /** A driver for roots that are databases. */
@@ -95,7 +95,10 @@ const makeDriver = (servers: Servers): Driver["Service"] => {
     transact: (place, decide, lease) =>
       at(place, (server) => inTurn(place.path, writing.transact(server, place, decide, lease))),
     goals: (root) => names(root, GOALS, []),
-    turns: (root, goalId) => names(root, TURNS, [goalId])
+    turns: (root, goalId, wanted) =>
+      wanted === undefined || (wanted.status === null && !wanted.open)
+        ? names(root, TURNS, [goalId])
+        : names(root, WANTED_TURNS, [goalId, wanted.status, wanted.open])
   }
 }
 

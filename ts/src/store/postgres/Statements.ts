@@ -37,6 +37,17 @@ const WRITTEN = "(line > 0 OR found IS NOT NULL)"
 export const GOALS = `SELECT DISTINCT goal_id FROM turn_journal_turns WHERE goal_id IS NOT NULL AND ${WRITTEN}`
 export const TURNS = `SELECT turn_key FROM turn_journal_turns WHERE goal_id = $1 AND ${WRITTEN}`
 
+const STATUS = "h.record->'journal'->>'status'"
+/**
+ * Those of the status $2, and of those that are over none when $3 is true. Most turns are over: to look at each of them
+ * would take most of the time of whoever looks for the others. What tells no status is never left out.
+ */
+export const WANTED_TURNS = `SELECT t.turn_key
+FROM turn_journal_turns t LEFT JOIN turn_journal_transitions h ON h.turn = t.turn AND h.line = t.line
+WHERE t.goal_id = $1 AND (t.found IS NOT NULL OR t.line > 0 AND (
+  ${STATUS} IS NULL OR (($2::text IS NULL OR ${STATUS} = $2) AND NOT ($3::bool AND ${STATUS} IN ('committed', 'stopped')))
+))`
+
 const ADDED = `INSERT INTO turn_journal_transitions (turn, line, ends_at, attempt, record, exact)
   SELECT turn, $4::int4, $5::int8, $3::uuid, $6::jsonb, $7::text FROM turn`
 
