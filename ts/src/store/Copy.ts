@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
 import type { CopiedTurn, CopyResult, TurnDamage } from "../contract/Store.ts"
-import type { Driver, Encoded, Piece, Position, Snapshot, Step } from "./Driver.ts"
+import type { Driver, Encoded, HistoryEnd, Piece, Position, Snapshot, Step } from "./Driver.ts"
 import type { StoreError } from "./Failure.ts"
 import { type Link, linkOf, type SigningKey, type Transition } from "./History.ts"
 import * as Place from "./Place.ts"
@@ -110,7 +110,7 @@ export const make = (
   const write = (target: TurnPlace, original: Original) =>
     driver.transact(
       target,
-      (encoded) => Result.map(relate(target, original, encoded), (relation) => stepOf(original, relation)),
+      (encoded) => Result.map(relate(target, original, encoded), (relation) => stepOf(original, relation, encoded)),
       null
     )
 
@@ -181,14 +181,27 @@ const relationOf = (
   return position.line === lines.length ? { is: "same" } : { is: "behind", after: position, forget: false }
 }
 
-const stepOf = ({ lines, snapshot }: Original, relation: Relation): Step<Outcome> => {
-  if (!("after" in relation)) return { answer: relation.is, commit: null }
+const stepOf = ({ lines, snapshot }: Original, relation: Relation, { history }: Encoded): Step<Outcome> => {
+  const commit = (after: Position | null, rest: ReadonlyArray<Line>) => {
+    const text = Buffer.from(snapshot.bytes).toString("utf8")
+    return { after, lines: rest, snapshot: text, updatedAt: snapshot.updatedAt }
+  }
+  if (!("after" in relation)) {
+    const after = relation.is === "same" ? unfinishedAfter(history, lines.length) : null
+    return { answer: relation.is, commit: after === null ? null : commit(after, []) }
+  }
   const { after, forget } = relation
   const rest = after === null ? lines : lines.filter(({ link }) => link.seq > after.seq)
   const answer = relation.is === "missing" ? "copied" : "extended"
-  if (forget && rest.length === 0) return { answer, commit: null, forget }
-  const text = Buffer.from(snapshot.bytes).toString("utf8")
-  return { answer, commit: { after, lines: rest, snapshot: text, updatedAt: snapshot.updatedAt }, forget }
+  return forget && rest.length === 0
+    ? { answer, commit: null, forget }
+    : { answer, commit: commit(after, rest), forget }
+}
+
+/** The last line of a history that a writer was cut off at, so that an end is open or something follows; else null. */
+const unfinishedAfter = (history: HistoryEnd | null, line: number): Position | null => {
+  if (history === null || (history.open.length === 0 && !history.torn)) return null
+  return [history.sealed, ...history.open].find((position) => position?.line === line) ?? null
 }
 
 const left = (outcome: Outcome, problem: TurnDamage | null): Found => ({ _tag: "Left", outcome, problem })

@@ -1,11 +1,52 @@
-import { layer } from "@effect/vitest"
+import { readFileSync } from "node:fs"
+import { assert, describe, it, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { type Disk, nodeDisk } from "../../src/store/Disk.ts"
+import { faultyDisk } from "../../src/store/Fault.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
-import { copySuite } from "./CopySuite.ts"
-import { folder } from "./Turns.ts"
+import { filesOf } from "../../src/store/Place.ts"
+import { copySuite, writeAll } from "./CopySuite.ts"
+import { folder, placeOf, plainTurn } from "./Turns.ts"
 
 layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), FileDriver.layer()), { excludeTestServices: true })(
   "from folder to folder",
   (it) => copySuite(it, { source: folder, target: folder })
 )
+
+const storeOn = (disk: Disk) => Layer.provideMerge(JournalStore.layer({ signingKey: null }), FileDriver.layer({ disk }))
+
+describe("a copy that was cut off after its journal had appeared", () => {
+  for (const [step, transitions] of [
+    ["compaction.create", 3],
+    ["compaction.rename", 3],
+    ["history.seal", 1]
+  ] as const) {
+    it.effect(`is sealed by the next one, when it did not come to ${step}`, () =>
+      Effect.gen(function* () {
+        const [source, target] = [yield* folder, yield* folder]
+        const journals = Array.from({ length: transitions }, (_, n) => plainTurn("turn-1", "in_progress", [], { n }))
+        yield* Effect.provide(writeAll(source, journals), storeOn(nodeDisk))
+        const copy = (disk: Disk) =>
+          Effect.provide(
+            Effect.flatMap(JournalStore, (store) => store.copy({ runtimeRoot: source, targetRoot: target })),
+            storeOn(disk)
+          )
+        const history = (root: string) => readFileSync(filesOf(placeOf(root, "turn-1")).history, "utf8")
+        assert.deepStrictEqual(
+          (yield* copy(faultyDisk(nodeDisk, { step, when: "before", fault: "EIO" }))).turns.map(
+            ({ outcome }) => outcome
+          ),
+          ["copied"]
+        )
+        assert.isTrue(history(target).endsWith("\r"))
+        assert.deepStrictEqual(
+          (yield* copy(nodeDisk)).turns.map(({ outcome }) => outcome),
+          ["same"]
+        )
+        assert.strictEqual(history(target), history(source))
+      })
+    )
+  }
+})
