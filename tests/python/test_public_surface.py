@@ -131,6 +131,9 @@ AIO = {
     "write_turn_journal",
 }
 
+#: What `turn_journal_runtime.worker` has, with its extra.
+WORKER = {"Summary", "defer_turn", "run_worker"}
+
 
 def test_the_root_exports_exactly_these_names() -> None:
     assert set(turn_journal_runtime.__all__) == ROOT
@@ -139,6 +142,16 @@ def test_the_root_exports_exactly_these_names() -> None:
 
 def test_the_async_module_exports_exactly_these_names() -> None:
     assert set(aio.__all__) == AIO
+
+
+def test_the_workers_export_exactly_these_names_and_defer_in_both_forms_alike() -> None:
+    from turn_journal_runtime import worker
+    from turn_journal_runtime.worker import aio as worker_aio
+
+    assert set(worker.__all__) == WORKER
+    assert set(worker_aio.__all__) == {"defer_turn"}
+    forms = [list(inspect.signature(one.defer_turn).parameters) for one in (worker, worker_aio)]
+    assert forms[0] == forms[1]
 
 
 @pytest.mark.parametrize("name", sorted(ROOT))

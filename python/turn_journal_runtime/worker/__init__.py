@@ -16,7 +16,6 @@ except ImportError as _missing:
     ) from _missing
 
 from .deferral import defer_turn
-from .schema import migrate, pending_migrations
 from .worker import Summary, run_worker
 
-__all__ = ["Summary", "defer_turn", "migrate", "pending_migrations", "run_worker"]
+__all__ = ["Summary", "defer_turn", "run_worker"]

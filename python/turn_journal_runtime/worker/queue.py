@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -73,7 +72,7 @@ async def defer(queue: App, job: Job, *, at: datetime | None = None, sooner: boo
         queue: An open queue.
         job: The turn.
         at: Not before.
-        sooner: Take the place of one that waits already.
+        sooner: Take the place of one that waits for a later time.
     """
     lock = f"{job.goal_id}/{job.turn_key}"
     task = queue.configure_task(DRIVE, queue=queue_of(job.goal_id), queueing_lock=lock, schedule_at=at)
@@ -81,11 +80,12 @@ async def defer(queue: App, job: Job, *, at: datetime | None = None, sooner: boo
         try:
             await task.defer_async(**job._asdict())
         except exceptions.AlreadyEnqueued:
-            if not sooner:
+            waiting = await queue.job_manager.list_jobs_async(queueing_lock=lock, status="todo") if sooner else ()
+            later = [one for one in waiting if one.scheduled_at and (at is None or one.scheduled_at > at)]
+            if not later:
                 return False
-            for waiting in await queue.job_manager.list_jobs_async(queueing_lock=lock, status="todo"):
-                if waiting.id is not None:
-                    await queue.job_manager.cancel_job_by_id_async(waiting.id, delete_job=True)
-            await asyncio.sleep(0)
+            for one in later:
+                if one.id is not None:
+                    await queue.job_manager.cancel_job_by_id_async(one.id, delete_job=True)
         else:
             return True

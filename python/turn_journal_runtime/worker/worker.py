@@ -26,8 +26,8 @@ from ..errors import TurnJournalError
 from ..run_journal.postgres.address import Address
 from ..settings import current
 from ..turns.aio import recoverable_turns
-from .aio import queue_error, refuse_folder
 from .driving import Outcome, due_turn, outcome_of
+from .faults import queue_error, refuse_folder
 from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
 from .schema import refuse_other_version
 
@@ -263,14 +263,13 @@ class _Worker:
 
     async def _give_back(self, job: QueuedJob) -> None:
         manager = self._queue.job_manager
-        if job.task_name == DRIVE:
-            try:
-                await manager.retry_job(job)
-            except exceptions.UniqueViolation:
-                pass  # the turn waits there already
-            else:
-                return
-        await manager.finish_job(job, Status.FAILED, delete_job=True)
+        # Another worker may have done it just now.
+        with contextlib.suppress(exceptions.ConnectorException):
+            if job.task_name == DRIVE:
+                with contextlib.suppress(exceptions.UniqueViolation):  # its turn waits there already
+                    await manager.retry_job(job)
+                    return
+            await manager.finish_job(job, Status.FAILED, delete_job=True)
 
     def _tell_damage(self, name: str, damage: str) -> None:
         if name not in self._damaged:
@@ -309,6 +308,9 @@ class _Worker:
         except TurnJournalError as error:
             _log.warning("unreachable: %s is left alone for now (%s)", name, error.message)
             await self._look_again(job._replace(again=job.again + 1), time.time() + self._every)
+        except Exception:
+            _log.exception("failed %s: not by its entry, but by its worker", name)
+            raise
 
     async def _driven(self, name: str, due: DueTurn, job: Job) -> Outcome:
         _log.info("took %s: from %s", name, due.resume_from)

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from turn_journal_runtime import worker
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.run_journal import postgres as run_journal
+from turn_journal_runtime.worker import schema as queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def migrate(url: str) -> None:
     """Makes all tables of a root."""
     default_client().call("store.migrate", {"runtime_root": url})
     run_journal.migrate(url)
-    worker.migrate(url)
+    queue.migrate(url)
 
 
 def emptied(url: str) -> None:

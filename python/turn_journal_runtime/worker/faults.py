@@ -1,0 +1,47 @@
+"""What is not a queue, and what its library says, in the errors of the tree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from ..address import is_database
+from ..errors import InvalidJournalError, JournalStoreError
+from ..run_journal.postgres.address import Address
+from ..run_journal.postgres.faults import typed_error
+
+__all__ = ["queue_error", "refuse_folder"]
+
+_NOT_MIGRATED: Final = (errors.UndefinedFunction, errors.UndefinedObject, errors.UndefinedTable)
+
+
+def refuse_folder(runtime_root: str) -> None:
+    """Raises when a root is no database.
+
+    Raises:
+        InvalidJournalError: `invalid_request`.
+    """
+    if not is_database(runtime_root):
+        raise InvalidJournalError(
+            "Workers drive the turns of a database: give postgresql://…. Those of a folder are driven by run_turn and "
+            "`turn-journal recover --yes`.",
+            kind="invalid_request",
+            details={"field": "runtime_root"},
+        )
+
+
+def queue_error(error: Exception, runtime_root: str) -> Exception:
+    """What procrastinate or its driver raised, in the errors of the tree."""
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    shown = Address(runtime_root).shown
+    if isinstance(
+        cause, psycopg.errors.UndefinedObject | psycopg.errors.UndefinedFunction | psycopg.errors.UndefinedTable
+    ):
+        return JournalStoreError(
+            f"The database {shown} lacks the queue's tables: run `turn-journal store migrate` with its address.",
+            kind="store_schema_missing",
+            details={"path": shown},
+        )
+    return typed_error(cause, shown) if isinstance(cause, psycopg.Error) else error
