@@ -63,8 +63,9 @@ def worker(
     resolve = None if resolver is None else callable_named(resolver, "--resolver")
     # The queue's library comes with an extra.
     from ..worker import run_worker
+    from ..worker.log import LOGGER
 
-    _log_to(sys.stderr)
+    _log_to(sys.stderr, LOGGER)
     work = run_worker(
         runtime_root,
         drive,
@@ -94,13 +95,13 @@ def _report(document: WorkerOutcome) -> Report:
     return Report(document, blocks if events else [Line("No turns.")], code=0 if document["ok"] else 1)
 
 
-def _log_to(stream: TextIO) -> None:
+def _log_to(stream: TextIO, logger: str) -> None:
     """The worker's log on standard error, unless the entry's program has set up logging of its own."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(_LINE))
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(handler)
-        logging.getLogger("turn_journal_runtime.worker").setLevel(logging.INFO)
+        logging.getLogger(logger).setLevel(logging.INFO)
         # What happens to the queue is told by the worker in its own words.
         handler.addFilter(lambda record: not record.name.startswith(("procrastinate", "psycopg")))

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..address import turn_journal_path
-from ..errors import TurnBusyError
+from ..errors import TurnBusyError, TurnJournalError
 from ..flow import Call
 from ..settings import current
 from .heartbeat import HeldLease, now
@@ -52,10 +52,19 @@ class DatabaseRoot:
         asked = now()
         params = {"path": path, "holder": _holder(), "ttl_ms": round(seconds * 1000), "take_over": take_over}
         params["claim"] = str(uuid.uuid4())
+        asking = Call("turn_lease.acquire", params)
         try:
-            held = yield Call("turn_lease.acquire", params)
+            held = yield asking
         except TurnBusyError as error:
             raise _busy(error) from None
+        except TurnJournalError:
+            raise
+        except BaseException:
+            # Nobody waits for the answer any more. Asked again it is the same lease, and nobody is to wait for its end.
+            with contextlib.suppress(TurnJournalError):
+                held = yield asking
+                yield Call("turn_lease.release", {"path": path, "number": held["number"]})
+            raise
         return HeldLease(self._client, str(path), held["number"], seconds, asked)
 
     def is_driven(self, path: TurnPath) -> Flow[bool]:

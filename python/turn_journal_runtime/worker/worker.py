@@ -28,6 +28,7 @@ from ..settings import current
 from ..turns.aio import recoverable_turns
 from .driving import Outcome, due_turn, outcome_of
 from .faults import queue_error, refuse_folder
+from .log import say
 from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
 from .schema import refuse_other_version
 
@@ -40,14 +41,9 @@ if TYPE_CHECKING:
     from ..turns.due import DueTurn
     from .driving import Entry
 
-__all__ = ["LOGGER", "Summary", "run_worker"]
+__all__ = ["Summary", "run_worker"]
 
-#: The name of the logger: a line for each event, at INFO, warnings for what needs somebody's eye.
-LOGGER: Final = "turn_journal_runtime.worker"
-
-_log: Final = logging.getLogger(LOGGER)
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_WARNED: Final = frozenset({"failed", "blocked", "lost", "left"})
 #: As commands take it, and as tables show it.
 _SHORT_KEY: Final = len("sha256:") + 12
 #: How long a job that its worker does not finish is left with it, when the queue was lost.
@@ -169,7 +165,7 @@ class _Worker:
             loop.add_signal_handler(one, self._stop, one)
         which = "all goals" if self._goal_id is None else f"goal {self._goal_id}"
         place = f"process {os.getpid()} on {platform.node()}"
-        _log.info("started: %s, %s of %s, %d at a time", place, which, self._shown, self._concurrency)
+        say("started", f": {place}, {which} of {self._shown}, {self._concurrency} at a time")
         try:
             async with self._queue.open_async():
                 await self._serve()
@@ -177,7 +173,8 @@ class _Worker:
         finally:
             for one in _SIGNALS:
                 loop.remove_signal_handler(one)
-        _log.info("stopped: %s", ", ".join(f"{count} {event}" for event, count in self._events.items()) or "no turns")
+        counted = ", ".join(f"{count} {event}" for event, count in self._events.items())
+        say("stopped", f": {counted or 'no turns'}", self._events)
         return Summary(dict(self._events), left)
 
     # The queue
@@ -214,7 +211,7 @@ class _Worker:
             if why is not None and not isinstance(why, TurnJournalError):
                 raise why
             pause = _FIRST_PAUSE if time.monotonic() - begun > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
-            _log.warning("unreachable: the queue is tried again in %g s (%s)", pause, why or "it ended by itself")
+            say("unreachable", f": the queue is tried again in {pause:g} s ({why or 'it ended by itself'})")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
@@ -259,7 +256,7 @@ class _Worker:
                     names = (turn.goal_id, turn.agent_id, turn.todo_id, turn.turn_instance_id, turn.turn_key)
                     await defer(self._queue, Job(*names, retry_failed))
         except TurnJournalError as error:
-            _log.warning("unreachable: no look for turns that stopped (%s)", error.message)
+            say("unreachable", f": no look for turns that stopped ({error.message})")
 
     async def _give_back(self, job: QueuedJob) -> None:
         manager = self._queue.job_manager
@@ -274,7 +271,7 @@ class _Worker:
     def _tell_damage(self, name: str, damage: str) -> None:
         if name not in self._damaged:
             self._damaged.add(name)
-            _log.warning("blocked %s: it cannot be read: %s", name, damage)
+            say("blocked", f" {name}: it cannot be read: {damage}")
 
     async def _drive_job(self, **said: Any) -> None:
         """A job lasts as long as its turn is driven here, and no longer than its queue is there."""
@@ -290,40 +287,38 @@ class _Worker:
     # Turns
 
     async def _drive(self, job: Job) -> None:
-        name = f"{job.goal_id}/{job.turn_key[:_SHORT_KEY]} ({job.todo_id})"
         try:
             due = await due_turn(self._root, job, self._resolver)
             if isinstance(due, float):
                 await self._look_again(job, due)
             elif due is not None:
-                outcome = await self._driven(name, due, job)
+                outcome = await self._driven(due, job)
                 if outcome.again_at is not None:
                     await self._look_again(job._replace(again=job.again + 1), outcome.again_at)
         except asyncio.CancelledError:
             if self._is_async:
-                self._tell(name, Outcome("released", "it was not over in time, and is free"))
+                self._tell(job, Outcome("released", "it was not over in time, and is free"))
             else:
-                self._tell(name, Outcome("left", "it was not over in time, and is free when its lease ends"))
+                self._tell(job, Outcome("left", "it was not over in time, and is free when its lease ends"))
             await asyncio.shield(self._look_again(job, time.time()))
         except TurnJournalError as error:
-            _log.warning("unreachable: %s is left alone for now (%s)", name, error.message)
+            say("unreachable", f": {_name(job)} is left alone for now ({error.message})")
             await self._look_again(job._replace(again=job.again + 1), time.time() + self._every)
-        except Exception:
-            _log.exception("failed %s: not by its entry, but by its worker", name)
+        except Exception as error:
+            say("failed", f" {_name(job)}: not by its entry, but by its worker", error=error)
             raise
 
-    async def _driven(self, name: str, due: DueTurn, job: Job) -> Outcome:
-        _log.info("took %s: from %s", name, due.resume_from)
+    async def _driven(self, due: DueTurn, job: Job) -> Outcome:
+        say("took", f" {_name(job)}: from {due.resume_from}", _fields(job))
         begun = time.monotonic()
         outcome = await outcome_of(self._entry, due, job)
-        self._tell(name, outcome, f", after {time.monotonic() - begun:.1f} s")
+        self._tell(job, outcome, f", after {time.monotonic() - begun:.1f} s")
         return outcome
 
-    def _tell(self, name: str, outcome: Outcome, after: str = "") -> None:
+    def _tell(self, job: Job, outcome: Outcome, after: str = "") -> None:
         self._events[outcome.event] += 1
         when = "" if outcome.again_at is None else f"; again at {_moment(outcome.again_at)}"
-        level = logging.WARNING if outcome.event in _WARNED else logging.INFO
-        _log.log(level, "%s %s: %s%s%s", outcome.event, name, outcome.text.rstrip("."), after, when)
+        say(outcome.event, f" {_name(job)}: {outcome.text.rstrip('.')}{after}{when}", _fields(job))
 
     async def _look_again(self, job: Job, at: float) -> None:
         """Has the turn looked at again; where the queue cannot be had, the store tells of it."""
@@ -335,10 +330,10 @@ class _Worker:
     def _stop(self, which: int) -> None:
         name = signal.Signals(which).name
         if self._stopping.is_set():
-            _log.warning("stopped at once: %s again; %d turns are free when their leases end", name, len(self._drives))
+            say("stopped at once", f": {name} again; {len(self._drives)} turns are free when their leases end")
             logging.shutdown()
             os._exit(128 + which)
-        _log.info("stopping: %s; %d turns at hand have %g s", name, len(self._drives), self._grace)
+        say("stopping", f": {name}; {len(self._drives)} turns at hand have {self._grace:g} s")
         self._stopping.set()
 
     async def _finish(self) -> int:
@@ -358,6 +353,14 @@ def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A job whose end could not be noted is nobody's trouble: it is given out again, and its turn is over."""
     if not isinstance(context.get("exception"), exceptions.ConnectorException):
         loop.default_exception_handler(context)
+
+
+def _name(job: Job) -> str:
+    return f"{job.goal_id}/{job.turn_key[:_SHORT_KEY]} ({job.todo_id})"
+
+
+def _fields(job: Job) -> dict[str, str]:
+    return {"goal_id": job.goal_id, "agent_id": job.agent_id, "turn_key": job.turn_key}
 
 
 def _moment(seconds: float) -> str:

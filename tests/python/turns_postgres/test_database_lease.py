@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.process.hosts.harness import PROGRAM
-from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, Ledger, ReadableLedger, ScriptedHost, Turn
+from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, Ledger, ReadableLedger, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime import ChatRuntime, SessionStore
-from turn_journal_runtime.bridge import RuntimeClient, default_client
+from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, default_async_client, default_client
 from turn_journal_runtime.errors import JournalConflictError, StoreUnavailableError, TurnBusyError
 from turn_journal_runtime.flow import run
 from turn_journal_runtime.hosts import CallableHost, SubprocessHost
-from turn_journal_runtime.turns import recoverable_turns, run_turn
+from turn_journal_runtime.turns import aio, recoverable_turns, run_turn
 from turn_journal_runtime.turns.root import open_root
 
 if TYPE_CHECKING:
@@ -222,8 +222,6 @@ def test_a_cancelled_turn_is_free_at_once(database: str) -> None:
     turn = Turn(database, is_async=True)
 
     async def cancel() -> None:
-        from turn_journal_runtime.turns import aio
-
         at_work = asyncio.Event()
 
         async def work(context: Any) -> dict[str, Any]:
@@ -242,6 +240,42 @@ def test_a_cancelled_turn_is_free_at_once(database: str) -> None:
     asyncio.run(cancel())
     assert not turn.is_driven
     assert turn.run(CallableHost(lambda context: dict(RESULT))).attempts == 2
+
+
+class Unheard(AsyncRuntimeClient):
+    """A client whose first acquisition of a lease is made, and never answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def call(self, method: str, params: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109
+        answer = await default_async_client().call(method, params, timeout=timeout)
+        if method == "turn_lease.acquire" and not self.asked.is_set():
+            self.asked.set()
+            await asyncio.sleep(60)
+        return answer
+
+
+def test_a_lease_whose_drive_is_cancelled_before_it_hears_of_it_is_free_at_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_TURN_LEASE", "60")
+    turn = Turn(database, is_async=True)
+    assert turn.run(ScriptedHost(rate_limited())).status == "failed"
+
+    async def cancel() -> None:
+        client = Unheard()
+        names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "todo_id": TODO}
+        task = asyncio.create_task(aio.run_turn(database, **names, host=ScriptedHost(), client=client))
+        await client.asked.wait()
+        assert turn.is_driven
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert not turn.is_driven
 
 
 def test_a_session_is_known_to_every_host(database: str) -> None:

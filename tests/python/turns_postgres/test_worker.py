@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.hosts.fleet import AGENT, GOAL, Fleet, FleetWorker
 from tests.python.cli.conftest import command
 from tests.python.turns.roots import emptied
-from tests.python.turns.world import KilledError, ScriptedHost, rate_limited
+from tests.python.turns.world import KilledError, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime import run_turn
 from turn_journal_runtime.errors import InvalidJournalError, JournalStoreError
@@ -242,6 +242,20 @@ def test_what_cannot_work_is_said_at_once(database: str, tmp_path: Path, postgre
     assert command("worker", "--root", database, "--entry", "no.such:entry").code == 2
 
 
+def test_a_person_drives_the_turns_of_a_database_on_as_those_of_a_folder(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.chaos.hosts.fleet_program.WORLD", fleet.world)
+    turn = Turn(fleet.url, is_async=False)
+    turn.kill(ScriptedHost(KilledError()))
+    entry = "tests.chaos.hosts.fleet_program:drive"
+    recover = ("recover", "--root", fleet.url, "--yes", "--entry", entry, "-f", "json")
+    with turn.leased():
+        assert "lease" in command(*recover).json[0]["waits"]
+    assert [one["outcome"] for one in command(*recover).json] == ["committed"]
+    fleet.assert_each_effect_happened_once(1)
+
+
 def test_deferring_says_what_is_wrong(database: str, postgres_url: str, tmp_path: Path) -> None:
     names: dict[str, Any] = {"goal_id": "g", "agent_id": "a", "todo_id": "t"}
     with pytest.raises(InvalidJournalError, match="Workers drive the turns of a database"):
@@ -258,3 +272,15 @@ def test_deferring_says_what_is_wrong(database: str, postgres_url: str, tmp_path
 
 async def _defer_in_a_loop(database: str, names: dict[str, Any]) -> bool:
     return defer_turn(database, **names, not_before=time.time() + 60)
+
+
+def test_what_is_logged_has_the_fields_that_listeners_ask_for(caplog: pytest.LogCaptureFixture) -> None:
+    from turn_journal_runtime.worker.log import LOGGER, say
+
+    caplog.set_level("INFO", LOGGER)
+    say("done", " goal/key: committed", {"goal_id": "goal"})
+    say("lost", " goal/key")
+    assert [(one.levelname, one.getMessage(), vars(one)["turn_journal"]) for one in caplog.records] == [
+        ("INFO", "done goal/key: committed", {"event": "worker", "outcome": "done", "goal_id": "goal"}),
+        ("WARNING", "lost goal/key", {"event": "worker", "outcome": "lost"}),
+    ]
