@@ -95,8 +95,11 @@ export const SHORTEN = `UPDATE turn_journal_transitions AS h SET ends_at = h.end
   SELECT before.ends_at + 1 FROM turn_journal_transitions before WHERE before.turn = $1::int8 AND before.line = $2::int4 - 1
 ) WHERE h.turn = $1::int8 AND h.line = $2::int4`
 export const RENUMBER = "UPDATE turn_journal_transitions SET line = 1 WHERE turn = $1::int8 AND line = $2::int4"
+/** Adds the lines $3, which end at $4, and whose text is $5: kept as a value, or as it is where $6 says so. */
 export const ADD = `INSERT INTO turn_journal_transitions (turn, line, ends_at, attempt, record, exact)
-VALUES ($1::int8, $2::int4, $3::int8, $4::uuid, $5::jsonb, $6::text)`
+SELECT $1::int8, line, ends_at, $2::uuid,
+  CASE WHEN is_exact THEN NULL ELSE content::jsonb END, CASE WHEN is_exact THEN content END
+FROM unnest($3::int4[], $4::int8[], $5::text[], $6::bool[]) AS added (line, ends_at, content, is_exact)`
 
 /**
  * Takes the turn from a write of the state $2 whose end is not known: it waits for that write where it still runs, and

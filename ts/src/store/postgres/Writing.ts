@@ -146,6 +146,25 @@ const placed = ({ after, lines }: Commit): ReadonlyArray<{ readonly text: string
   })
 }
 
+/** Lines that are sent as one statement. */
+const MAX_LINES = 500
+const MAX_BYTES = 4 * 1024 * 1024
+
+const inParts = <A extends { readonly text: string }>(lines: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> => {
+  const parts: Array<Array<A>> = []
+  let bytes = 0
+  for (const line of lines) {
+    const part = parts.at(-1)
+    bytes += line.text.length
+    if (part !== undefined && part.length < MAX_LINES && bytes <= MAX_BYTES) part.push(line)
+    else {
+      parts.push([line])
+      bytes = line.text.length
+    }
+  }
+  return parts
+}
+
 const rewriteIn = (query: Query, { place, before, commit, forget, lease, attempt }: Change) =>
   Effect.gen(function* () {
     const path = withinDatabase(place)
@@ -170,9 +189,15 @@ const rewriteIn = (query: Query, { place, before, commit, forget, lease, attempt
     const id = turn["turn"]
     if (commit?.setAside !== undefined) yield* query(Sql.SET_ASIDE, [id, kept, commit.setAside])
     if (commit !== null) yield* query(Sql.CUT_AFTER, [id, kept])
-    for (const { text, position } of lines) {
-      const { record, exact } = keep(text)
-      yield* query(Sql.ADD, [id, position.line, position.revision, attempt, record, exact])
+    for (const some of inParts(lines)) {
+      yield* query(Sql.ADD, [
+        id,
+        attempt,
+        some.map(({ position }) => position.line),
+        some.map(({ position }) => position.revision),
+        some.map(({ text }) => text),
+        some.map(({ text }) => keep(text).exact !== null)
+      ])
     }
     if (forget && head > 1) {
       yield* query(Sql.SHORTEN, [id, head])
