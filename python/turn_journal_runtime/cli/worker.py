@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -97,8 +98,11 @@ def _report(document: WorkerOutcome) -> Report:
 
 def _log_to(stream: TextIO, logger: str) -> None:
     """The worker's log on standard error, unless the entry's program has set up logging of its own."""
+    formatter = logging.Formatter(_LINE)
+    formatter.converter = time.gmtime  # many hosts, one clock
+    formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter(_LINE))
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(handler)

@@ -86,31 +86,39 @@ async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None)
 
 async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:
     """Drives a turn by the entry, and says what came of it. Whatever the entry raises stops no other turn."""
-    later = time.time() + min(FIRST_WAIT * 2**job.again, LONGEST_WAIT)
     try:
         result = await _driven(entry, due)
-    except TurnBusyError as error:
-        return Outcome("waits", error.message, error.details.get("until") or later)
-    except TurnRecoveryBlockedError as error:
-        return Outcome("blocked", error.message, later)
-    except (TurnSuspended, UncertainEffectError) as error:
-        return Outcome("waits", f"{error.kind}: {error.message}", later)
-    except JournalConflictError as error:
-        if error.kind == "turn_lease_lost":
-            return Outcome("lost", error.message, later)
-        return Outcome("failed", f"{error.kind}: {error.message}", later)
-    except TurnJournalError as error:
-        return Outcome("failed", f"{error.kind}: {error.message}", later)
     except Exception as error:  # the entry is the program's
-        return Outcome("failed", f"{type(error).__name__}: {error}", later)
+        return _outcome_of_error(error, _later(job))
     if not isinstance(result, TurnResult):
         return Outcome("done", "driven")
     if result.status == "failed":
         why = f"{result.failure_kind or result.failed_phase}: {result.reason}"
         return Outcome("failed", why, result.retry_due if job.retry_failed else None)
     if result.status == "scheduler_action_required":
-        return Outcome("waits", "for its scheduler to acknowledge it", later)
+        return Outcome("waits", "for its scheduler to acknowledge it", _later(job))
     return Outcome("done", f"{result.status}, as it stood" if result.replayed else result.status)
+
+
+def _outcome_of_error(error: Exception, later: float) -> Outcome:
+    match error:
+        case TurnBusyError():
+            return Outcome("waits", error.message, error.details.get("until") or later)
+        case TurnRecoveryBlockedError():
+            return Outcome("blocked", error.message, later)
+        case TurnSuspended() | UncertainEffectError():
+            return Outcome("waits", f"{error.kind}: {error.message}", later)
+        case JournalConflictError(kind="turn_lease_lost"):
+            return Outcome("lost", error.message, later)
+        case TurnJournalError():
+            return Outcome("failed", f"{error.kind}: {error.message}", later)
+        case _:
+            return Outcome("failed", f"{type(error).__name__}: {error}", later)
+
+
+def _later(job: Job) -> float:
+    """When a turn that did not get on just now is looked at again."""
+    return time.time() + min(FIRST_WAIT * 2.0 ** min(job.again, 10), LONGEST_WAIT)
 
 
 async def _driven(entry: Entry, due: DueTurn) -> Any:

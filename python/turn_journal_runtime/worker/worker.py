@@ -70,7 +70,7 @@ async def run_worker(
     every: int = 10,
     grace: float = 30.0,
 ) -> Summary:
-    """Drives the turns of a database that are due, until SIGTERM or SIGINT.
+    """Drives the turns of a database that are due, until SIGTERM or SIGINT; to be run in the main thread.
 
     After the first signal no more turns are taken, and those at hand have `grace` seconds. Then async entries are
     cancelled, which releases their turns; sync ones are left, and their turns are free when their leases end. A second

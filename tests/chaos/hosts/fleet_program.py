@@ -63,6 +63,7 @@ def die_once(due: DueTurn) -> TurnResult:
 def fail_broken(due: DueTurn) -> TurnResult:
     """One that cannot drive the turn `broken`."""
     if due.todo_id == "broken":
+        time.sleep(3)
         raise RuntimeError("no luck")
     return drive(due)
 

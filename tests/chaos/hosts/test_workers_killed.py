@@ -81,6 +81,6 @@ def test_turns_of_workers_that_are_killed_all_end_and_do_nothing_twice(
 
 def _open_turns(log: str) -> Counter[str]:
     """The turns that a worker had taken and not let go of."""
-    told = Counter((event, name) for _, _, _, event, name, *_ in (line.split(maxsplit=5) for line in log.splitlines()))
+    told = Counter((event, name) for _, _, event, name, *_ in (line.split(maxsplit=4) for line in log.splitlines()))
     taken = Counter({name: count for (event, name), count in told.items() if event == "took"})
     return taken - Counter({name: count for (event, name), count in told.items() if event in ("done", "waits")})
