@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.python.cli.test_terminal import COMMAND, _on_terminal
 from tests.python.copying.content import GOALS, SESSIONS, files_in, fill, journal, runs_in, seen_in, write_turn
 
 from turn_journal_runtime import (
@@ -195,6 +198,18 @@ def test_the_command_tells_what_it_did_and_what_it_left(source: Path, database: 
     secret = database.replace("postgres@", "postgres:hunter2@")
     refused = command("store", "copy", source, secret.replace("/test_", "/no_test_"), "-f", "json")
     assert (refused.code, "hunter2" in refused.err) == (1, False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
+def test_a_terminal_gets_progress_and_a_pipe_none(source: Path, tmp_path: Path) -> None:
+    fill(source)
+    shown = _on_terminal("store", "copy", str(source), str(tmp_path / "target"))
+    assert "Copying turns" in shown
+    assert "Copying runs" in shown
+    again = [*COMMAND, "store", "copy", str(source), str(tmp_path / "target"), "--verify-only"]
+    found = subprocess.run(again, capture_output=True, text=True, check=True)
+    assert (found.stderr, "Everything is at the target" in found.stdout) == ("", True)
+    assert [line for line in found.stdout.splitlines() if line != line.rstrip()] == []
 
 
 def test_a_target_without_tables_is_refused(source: Path, postgres_url: str) -> None:

@@ -234,6 +234,25 @@ export const copySuite = (
     })
   )
 
+  it.effect("copies a long history, and what a value cannot carry", () =>
+    Effect.gen(function* () {
+      const { source, target } = yield* both
+      yield* writeAll(
+        source,
+        Array.from({ length: 520 }, (_, n) => ({
+          ...step(n),
+          odd: n % 7 === 0 ? "\u0000" : 1e300,
+          text: "x".repeat(n)
+        }))
+      )
+      assert.deepStrictEqual(outcomes(yield* copied(source, target)), ["turn-1 copied 520"])
+      const there = yield* contentOf(placeOf(target, "turn-1"))
+      assert.deepStrictEqual(there, yield* contentOf(placeOf(source, "turn-1")))
+      yield* writeAll(target, [step(1000)])
+      assert.isTrue((yield* (yield* JournalStore).verify({ runtimeRoot: target })).ok)
+    })
+  )
+
   it.effect("keeps every millisecond of the time", () =>
     Effect.gen(function* () {
       const { source, target } = yield* both
