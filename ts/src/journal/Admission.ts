@@ -11,11 +11,14 @@ import { recoveryAudit } from "./RecoveryAudit.ts"
 import { canonicalText, get, has } from "./Value.ts"
 
 /** A journal that may be stored, with what a transition needs to know of it. */
-export interface Admission {
+export interface Admission extends Named {
   readonly journal: JsonObject
   readonly examination: Examination
   readonly effectId: string | null
-  /** The journal as canonical JSON: what is hashed, and what is stored. */
+}
+
+/** A journal as canonical JSON, which is what is hashed and what is stored, and the name that it has by that. */
+export interface Named {
   readonly canonical: string
   readonly operationId: string
 }
@@ -30,12 +33,12 @@ const statusConflict = (message: string, details: JsonObject): JournalConflict =
 
 /**
  * Holds a journal against itself and against the turn that its canonical path names; the same for reads and writes.
- * `known` is its canonical JSON, where it was made before.
+ * `known` is its canonical JSON and operation id, where they were made before.
  */
 export const admit = (
   journal: JsonValue,
   address: TurnAddress | null,
-  known?: string
+  known?: Named
 ): Result.Result<Admission, Refusal> => {
   if (!isObject(journal)) return Result.fail(snapshotInvalid("A journal is one JSON object."))
   if (get(journal, "schema_version") !== TURN_JOURNAL_SCHEMA) {
@@ -44,19 +47,22 @@ export const admit = (
   const examination = examine(journal, null)
   const refusal = addressRefusal(examination, address) ?? contentRefusal(examination)
   if (refusal !== null) return Result.fail(refusal)
-  return Result.map(known === undefined ? canonicalOf(journal) : Result.succeed(known), (canonical) => ({
+  return Result.map(known === undefined ? nameOf(journal) : Result.succeed(known), ({ canonical, operationId }) => ({
     journal,
     examination,
     effectId: examination.effectId,
     canonical,
-    operationId: operationIdOf(canonical)
+    operationId
   }))
 }
 
 /** The journal as canonical JSON, or what in it that cannot carry. */
-const canonicalOf = (journal: JsonObject): Result.Result<string, InvalidJournal> =>
+const nameOf = (journal: JsonObject): Result.Result<Named, InvalidJournal> =>
   Result.try({
-    try: () => canonicalText(journal),
+    try: () => {
+      const canonical = canonicalText(journal)
+      return { canonical, operationId: operationIdOf(canonical) }
+    },
     catch: () => {
       const fault = check(journal)
       return snapshotInvalid(`A journal is canonical JSON: ${fault?.message}.`, { path: fault?.path ?? "$" })

@@ -157,7 +157,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
         }),
       isWritten ? null : (request.lease ?? null)
     )
-    if (answer.appended) readDocument.remember(place, snapshot, incoming.canonical)
+    if (answer.appended) readDocument.remember(place, snapshot, incoming)
     return answer
   })
 

@@ -3,7 +3,7 @@ import { isUtf8 } from "node:buffer"
 import * as Result from "effect/Result"
 import { type JournalCorrupt, JournalNotFound } from "../contract/Errors.ts"
 import { check, isObject, type JsonObject, parse, stringify } from "../contract/Json.ts"
-import { type Admission, admit, type Refusal } from "../journal/Admission.ts"
+import { type Admission, admit, type Named, type Refusal } from "../journal/Admission.ts"
 import { operationIdOf } from "../journal/OperationId.ts"
 import { canonicalText } from "../journal/Value.ts"
 import type { Encoded, HistoryEnd, Position, Snapshot } from "./Driver.ts"
@@ -78,8 +78,8 @@ const damaged = (reason: string, what: string, at: string) =>
 /** Reads snapshots. One that has the same bytes as before is the same document, and is not read again. */
 export interface Reader {
   (place: Place, snapshot: Snapshot): Result.Result<Document, JournalCorrupt>
-  /** Takes note of what was just written: the text of a snapshot, and the canonical JSON of its journal. */
-  readonly remember: (place: Place, text: string, canonical: string) => void
+  /** Takes note of what was just written: the text of a snapshot, and its journal's canonical JSON and name. */
+  readonly remember: (place: Place, text: string, named: Named) => void
 }
 
 export const makeReader = (capacity: number, limits: JournalLimits): Reader => {
@@ -98,8 +98,8 @@ export const makeReader = (capacity: number, limits: JournalLimits): Reader => {
   }
   return Object.assign(read, {
     // Parsed anew when it is asked for: the writer's own journal may change under its hands.
-    remember: (place: Place, text: string, canonical: string) =>
-      keep(place, Buffer.from(text), new LazyDocument(place, () => JSON.parse(text) as JsonObject, canonical))
+    remember: (place: Place, text: string, named: Named) =>
+      keep(place, Buffer.from(text), new LazyDocument(place, () => JSON.parse(text) as JsonObject, named))
   })
 }
 
@@ -109,14 +109,14 @@ class LazyDocument implements Document {
   readonly #place: Place
   readonly #parse: () => JsonObject
   #journal: JsonObject | null = null
-  #canonical: string | null
-  #operationId: string | null = null
+  #named: Named | null
   #admission: Result.Result<Admission, Refusal> | null = null
 
-  constructor(place: Place, parse: () => JsonObject, canonical: string | null = null) {
+  constructor(place: Place, parse: () => JsonObject, named: Named | null = null) {
     this.#place = place
     this.#parse = parse
-    this.#canonical = canonical
+    // Nothing else of what it was made from is held on to.
+    this.#named = named === null ? null : { canonical: named.canonical, operationId: named.operationId }
   }
 
   get journal(): JsonObject {
@@ -124,19 +124,21 @@ class LazyDocument implements Document {
     return this.#journal
   }
 
-  get #text(): string {
-    this.#canonical ??= canonicalText(this.journal)
-    return this.#canonical
+  get named(): Named {
+    if (this.#named === null) {
+      const canonical = canonicalText(this.journal)
+      this.#named = { canonical, operationId: operationIdOf(canonical) }
+    }
+    return this.#named
   }
 
   get admission(): Result.Result<Admission, Refusal> {
-    this.#admission ??= admit(this.journal, this.#place.address, this.#text)
+    this.#admission ??= admit(this.journal, this.#place.address, this.named)
     return this.#admission
   }
 
   get operationId(): string {
-    this.#operationId ??= operationIdOf(this.#text)
-    return this.#operationId
+    return this.named.operationId
   }
 }
 

@@ -3,6 +3,7 @@ import type * as PgConnection from "@effect/sql-pg/PgConnection"
 import * as PgPool from "@effect/sql-pg/PgPool"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import type { Scope } from "effect/Scope"
 import { ConnectionError, SqlError } from "effect/sql/SqlError"
 import type { DatabaseOptions } from "../Databases.ts"
@@ -44,8 +45,7 @@ export const connect = (root: string, options: DatabaseOptions): Effect.Effect<S
   })
 
 const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
-  const inTime = <A, E>(work: Effect.Effect<A, E>): Effect.Effect<A, E | SqlError> =>
-    Effect.timeoutOrElse(work, { duration: patience, orElse: () => Effect.fail(tooLate) })
+  const inTime = <A, E>(work: Effect.Effect<A, E>) => within(work, patience)
 
   /** Gives it another try as long as nothing can have been done, or where doing it twice is as good as once. */
   const patiently = <A, E>(
@@ -91,6 +91,23 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
       )
   }
 }
+
+/** `Effect.timeoutOrElse` with one fiber and one timer instead of a race: every statement pays for it. */
+const within = <A, E>(work: Effect.Effect<A, E>, millis: number): Effect.Effect<A, E | SqlError> =>
+  Effect.withFiber((caller) =>
+    Effect.callback((resume) => {
+      const fiber = Effect.runForkWith(caller.context)(work)
+      const late = setTimeout(() => resume(Effect.andThen(Fiber.interrupt(fiber), Effect.fail(tooLate))), millis)
+      fiber.addObserver((exit) => {
+        clearTimeout(late)
+        resume(exit)
+      })
+      return Effect.suspend(() => {
+        clearTimeout(late)
+        return Fiber.interrupt(fiber)
+      })
+    })
+  )
 
 const inTransaction = <A, E>(
   connection: PgConnection.PgConnection,
