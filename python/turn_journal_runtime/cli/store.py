@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..bridge import default_client
-from .invocation import FormatOption, answering, root_of, short_key
+from ..errors import JournalNotFoundError
+from .invocation import FormatOption, answering, root_of, short_key, shown_root
 from .output import Block, Format, Heading, Line, Report, Rows
 from .progress import count_turns, progress
 
@@ -78,6 +79,11 @@ def copy(
         "sessions": report["sessions"],
         "runs": report["runs"],
     }
+    if not any(number for count in counts.values() for number in count.values()):
+        of_goal = "" if goal is None else f" of goal {goal}"
+        raise JournalNotFoundError(
+            f"There is nothing{of_goal} in {shown_root(source)}, so nothing was copied.", kind="turns_not_found"
+        )
     rows = [
         (name, *(str(number) for number in (count["copied"], count["extended"], count["same"], count["left"])))
         for name, count in counts.items()

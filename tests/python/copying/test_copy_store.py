@@ -194,6 +194,8 @@ def test_the_command_tells_what_it_did_and_what_it_left(source: Path, database: 
     assert "goal-1/foreign" in left.out
     assert command("store", "copy", source, database, "--goal", "goal-2", "-f", "json").json["ok"]
     assert command("store", "copy", source / "nowhere", database).code == 3
+    nothing = command("store", "copy", source, database, "--goal", "goal-3", "-f", "json")
+    assert (nothing.code, "goal-3" in nothing.err) == (3, True)
     assert command("store", "copy", source, source, "-f", "json").code == 2
     secret = database.replace("postgres@", "postgres:hunter2@")
     refused = command("store", "copy", source, secret.replace("/test_", "/no_test_"), "-f", "json")
