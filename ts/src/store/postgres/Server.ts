@@ -4,7 +4,7 @@ import * as PgPool from "@effect/sql-pg/PgPool"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import type { Scope } from "effect/Scope"
+import * as Scope from "effect/Scope"
 import { ConnectionError, SqlError } from "effect/sql/SqlError"
 import type { DatabaseOptions } from "../Databases.ts"
 import type { StoreError } from "../Failure.ts"
@@ -35,7 +35,7 @@ export interface Server {
 const FIRST_WAIT = 10
 const LONGEST_WAIT = 500
 
-export const connect = (root: string, options: DatabaseOptions): Effect.Effect<Server, StoreError, Scope> =>
+export const connect = (root: string, options: DatabaseOptions): Effect.Effect<Server, StoreError, Scope.Scope> =>
   Effect.gen(function* () {
     const url = new URL(root)
     const config = yield* Effect.fromResult(Address.poolConfig(url, options))
@@ -86,7 +86,12 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
     tell: (sql, parameters) => patiently(query(sql, parameters), false),
     transact: (isolation, body) =>
       patiently(
-        inTime(Effect.scoped(Effect.flatMap(pool.reserve, (connection) => inTransaction(connection, isolation, body)))),
+        Effect.scoped(
+          Effect.gen(function* () {
+            const connection = yield* inTime(Scope.provide(pool.reserve, yield* Effect.scope))
+            return yield* inTransaction((sql, parameters) => inTime(connection.query(sql, parameters)), isolation, body)
+          })
+        ),
         false
       )
   }
@@ -109,13 +114,14 @@ const within = <A, E>(work: Effect.Effect<A, E>, millis: number): Effect.Effect<
     })
   )
 
+/** Each statement has its time; a transaction may have many, and large ones. */
 const inTransaction = <A, E>(
-  connection: PgConnection.PgConnection,
+  send: (sql: string, parameters: Parameters) => Effect.Effect<PgConnection.Result, SqlError>,
   isolation: string,
   body: (query: Query) => Effect.Effect<A | null, E>
 ): Effect.Effect<A | null, E | SqlError> => {
-  const run = (sql: string) => connection.query(sql, [])
-  const query: Query = (sql, parameters) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows)
+  const run = (sql: string) => send(sql, [])
+  const query: Query = (sql, parameters) => Effect.map(send(sql, parameters), ({ rows }) => rows)
   const whole = Effect.gen(function* () {
     yield* run(`BEGIN ISOLATION LEVEL ${isolation.toUpperCase()}`)
     const answer = yield* body(query)
