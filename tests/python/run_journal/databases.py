@@ -20,11 +20,12 @@ __all__ = ["Schema", "made"]
 
 
 @contextmanager
-def made(server_url: str) -> Iterator[str]:
+def made(server_url: str, *, encoding: str = "UTF8") -> Iterator[str]:
     """The URL of a new database, which goes with all that is in it."""
     name = f"runs_{secrets.token_hex(6)}"
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        plain = SQL("CREATE DATABASE {} TEMPLATE template0 LOCALE 'C' ENCODING {}")
+        connection.execute(plain.format(Identifier(name), encoding))
     yield urlsplit(server_url)._replace(path=f"/{name}").geturl()
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))

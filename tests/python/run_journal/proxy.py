@@ -31,15 +31,19 @@ class Proxy:
         #: The address of the same database by way of the proxy.
         self.url = parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}").geturl()
         self._armed: tuple[bytes, Literal["before", "after"]] | None = None
+        self._closes = False
         self._sockets: list[socket.socket] = []
         self._is_cut_off = self._is_closed = False
         #: How often a connection was cut as asked for.
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, moment: Literal["before", "after"], mark: bytes) -> None:
+    def cut(
+        self, moment: Literal["before", "after"], mark: bytes, *, then: Literal["goes on", "close"] = "goes on"
+    ) -> None:
         """Cuts the connection of the next message that has the mark in it: before the server gets it, or after it has
-        answered and before the client gets that."""
+        answered and before the client gets that. Then others may be made, or all are gone."""
+        self._closes = then == "close"
         self._armed = (mark, moment)
 
     def cut_off(self) -> None:
@@ -89,6 +93,8 @@ class Proxy:
                         self._dropped_one = threading.Event()
                         server.sendall(data)
                         self._dropped_one.wait(10)
+                    if self._closes:
+                        self.__exit__(None, None, None)
                     break
                 if not self._is_cut_off:
                     server.sendall(data)

@@ -164,3 +164,15 @@ def test_a_server_that_stays_away_is_a_typed_error_that_says_what_is_known(
         assert caught.value.kind in ("store_unavailable", "store_outcome_unknown")
         with pytest.raises(StoreUnavailableError, match="nothing was changed"):
             journal.fork("r", "s", upto=0)
+
+
+def test_a_commit_that_cannot_be_looked_up_is_not_known(
+    proxy: Proxy, moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "1")
+    with RunJournal(proxy.url) as journal:
+        journal.open_run("r")
+        proxy.cut(moment, b"COMMIT\0", then="close")
+        with pytest.raises(StoreUnavailableError) as caught:
+            journal.fork("r", "s", upto=0)
+    assert caught.value.kind == "store_outcome_unknown"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -227,3 +229,38 @@ def test_a_server_that_is_away_ends_a_drive_with_an_error_that_may_pass(schema: 
         with pytest.raises(StoreUnavailableError) as caught:
             run.tool("t", {}, lambda: ran.append(1))
         assert (ran, caught.value.is_retryable) == ([], True)
+
+
+#: Stops itself in the middle of a claim: it holds locks there, and the server does not hear that it is gone.
+_STOPPED = """
+import os, signal, sys
+from turn_journal_runtime.run_journal import DurableRun, RunJournal
+from turn_journal_runtime.run_journal.postgres import drive
+
+def stop(*_):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+drive.read_attempts = stop
+DurableRun(RunJournal(sys.argv[1]), "r").start()
+"""
+
+
+def test_a_host_that_is_silent_in_the_middle_of_a_claim_holds_up_nobody(schema: Schema) -> None:
+    with subprocess.Popen([sys.executable, "-c", _STOPPED, schema]) as stopped:
+        try:
+            os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+            with RunJournal(schema) as journal, DurableRun(journal, "r") as run:
+                run.iteration(0)
+        finally:
+            stopped.kill()
+
+
+def test_what_is_locked_for_too_long_is_an_error_that_may_pass(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "0.5")
+    with RunJournal(schema) as journal, schema.connection() as other:
+        journal.open_run("r")
+        other.execute("BEGIN")
+        other.execute("UPDATE turn_journal_runs SET agent = 'other'")
+        with pytest.raises(StoreUnavailableError) as caught:
+            journal.close_run("r", "done")
+        assert caught.value.kind == "store_unavailable"

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.python.run_journal import databases
 from tests.python.run_journal.databases import Schema
 
 from turn_journal_runtime.errors import (
@@ -21,6 +22,8 @@ from turn_journal_runtime.run_journal.postgres import migrate, pending_migration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.conftest import PostgresServer
 
 TABLES = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY 1"
 MIGRATIONS = "turn_journal_run_migrations"
@@ -116,6 +119,26 @@ def test_a_password_is_in_no_error_log_or_repr(schema: Schema, caplog: pytest.Lo
     attempt(lambda: journal.open_run("r"))
     assert len(texts) == 4 * 5 + 6 + 3 * 5
     assert not [text for text in [*texts, caplog.text] if secret in text]
+
+
+@pytest.mark.parametrize("password", ["s3cr/et", "12/s3cret", "x@s3cret", "s3cret@"])
+def test_an_address_that_would_be_cut_within_its_password_is_not_repeated(password: str) -> None:
+    with pytest.raises(InvalidJournalError, match="percent-encoded") as caught:
+        RunJournal(f"postgresql://postgres:{password}@127.0.0.1:1/none")
+    assert "s3c" not in f"{caught.value}{caught.value.details}{caught.value.__cause__}{caught.value.__context__}"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "UTF8"])
+def test_texts_come_back_as_they_were_whatever_the_server_and_the_environment_say(
+    postgres_server: PostgresServer, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with databases.made(postgres_server.url, encoding=encoding) as url:
+        migrate(url)
+        for _ in range(2):
+            with RunJournal(url) as journal, DurableRun(journal, "r\u2713", agent="\u2713") as run:
+                assert run.tool("t", {"x": "\u2713"}, lambda x: f"{x} done") == "\u2713 done"
+                assert {(one.run_id, one.kind) for one in journal.events("r\u2713")} >= {("r\u2713", "tool_call")}
 
 
 def test_parameters_of_the_address_reach_the_server(schema: Schema) -> None:

@@ -43,7 +43,10 @@ class Address:
                 "special characters of the password percent-encoded.",
                 kind="invalid_request",
             )
-        self._conninfo = make_conninfo(url, **{k: v for k, v in _DEFAULTS.items() if k not in given})
+        # Texts are in UTF-8 whatever the database or the environment says: of a database without an encoding the driver
+        # would give bytes.
+        defaults = {k: v for k, v in _DEFAULTS.items() if k not in given}
+        self._conninfo = make_conninfo(url, **defaults, client_encoding="UTF8")
         host, port, name, user = (given.get(key) for key in ("host", "port", "dbname", "user"))
         place = f"{host or ''}{f':{port}' if port else ''}/{name or ''}"
         #: User, host, port and database; no password, no parameters.
@@ -58,6 +61,10 @@ class Address:
 
 
 def _parts(url: str) -> dict[str, Any] | None:
+    """What libpq makes of it. It takes a `/` or `@` of a password for the end of the host: the rest would be shown."""
+    authority, _, name = url.partition("://")[2].partition("?")[0].partition("/")
+    if authority.count("@") > 1 or "@" in name:
+        return None
     try:
         return conninfo_to_dict(url)
     except ProgrammingError:

@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
@@ -25,7 +26,7 @@ from ...settings import Settings, current
 from ..database import check_durability
 from .faults import Outcome, is_lost, is_passing, typed_error
 from .migration import refuse_other_version
-from .session import OPTIONS, Cursor, Session, connect, prepare, translated
+from .session import OPTIONS, Cursor, Session, connect, milliseconds, prepare, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +41,12 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_BEGIN: Final = "BEGIN ISOLATION LEVEL {}; INSERT INTO turn_journal_run_commits (key, committed) VALUES ({}, true)"
+#: What a transaction locks is free again when its host is cut off in the middle of it: one that is silent for as long
+#: as a driver may be counts as dead here, too.
+_BEGIN: Final = (
+    "BEGIN ISOLATION LEVEL {}; SET LOCAL idle_in_transaction_session_timeout = {}; "
+    "INSERT INTO turn_journal_run_commits (key, committed) VALUES ({}, true)"
+)
 _FORGET: Final = "DELETE FROM run_commits WHERE key = ANY(?)"
 #: A transaction that still runs holds its key; this waits for its end, and keeps one that comes later from committing.
 _ASK: Final = "INSERT INTO run_commits (key, committed) VALUES (?, false) ON CONFLICT (key) DO NOTHING"
@@ -172,10 +178,14 @@ class Database:
     def _committed(self, level: str) -> Iterator[Cursor]:
         key = secrets.randbits(63)
         try:
-            with self._within(_BEGIN.format(level, key)) as cursor:
+            with self._within(_BEGIN.format(level, milliseconds(self._settings.run_lease), key)) as cursor:
                 yield cursor
         except _CommitLost as lost:
-            if not self._has_committed(key):
+            try:
+                has_committed = self._has_committed(key)
+            except StoreUnavailableError as away:
+                raise typed_error(lost.error, self.path, "unknown") from away
+            if not has_committed:
                 raise typed_error(lost.error, self.path) from lost.error
         with self._lock:
             self._keys.append(key)
@@ -332,7 +342,7 @@ def _pool(address: Address, settings: Settings) -> ConnectionPool[Session]:
         kwargs=OPTIONS,
         min_size=min(settings.postgres_min_connections, settings.postgres_max_connections),
         max_size=settings.postgres_max_connections,
-        configure=prepare,
+        configure=partial(prepare, patience=settings.postgres_timeout),
         timeout=settings.postgres_timeout,
         name="turn-journal-runs",
         open=True,

@@ -17,9 +17,20 @@ __all__ = ["Outcome", "is_lost", "is_passing", "not_connected", "typed_error"]
 #: Whether the write that failed may have been made.
 Outcome: TypeAlias = Literal["not_applied", "unknown"]
 
-_LOST: Final = (postgres.AdminShutdown, postgres.CrashShutdown, postgres.CannotConnectNow, postgres.IdleSessionTimeout)
+_LOST: Final = (
+    postgres.AdminShutdown,
+    postgres.CrashShutdown,
+    postgres.CannotConnectNow,
+    postgres.IdleSessionTimeout,
+    postgres.IdleInTransactionSessionTimeout,
+)
 #: Another transaction was in the way: the same one, begun again, sees what that one did.
-_CONTENDED: Final = (postgres.SerializationFailure, postgres.DeadlockDetected, postgres.UniqueViolation)
+_CONTENDED: Final = (
+    postgres.SerializationFailure,
+    postgres.DeadlockDetected,
+    postgres.UniqueViolation,
+    postgres.LockNotAvailable,
+)
 _ADVICE: Final = "run `turn-journal store migrate` with its address"
 #: Of a server that will take connections in a moment.
 _SOON: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")

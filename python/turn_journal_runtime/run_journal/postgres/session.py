@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .address import Address
 
-__all__ = ["OPTIONS", "Cursor", "Session", "connect", "prepare", "translated"]
+__all__ = ["OPTIONS", "Cursor", "Session", "connect", "milliseconds", "prepare", "translated"]
 
 Session: TypeAlias = Connection[tuple[Any, ...]]
 
@@ -72,8 +72,9 @@ _ADAPTERS.register_loader("varchar", _Verbatim)
 
 OPTIONS: Final[dict[str, Any]] = {"autocommit": True, "cursor_factory": Cursor, "context": _ADAPTERS}
 
-_KEEP: Final = (
-    b"SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+_PREPARE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; "
+    "SET lock_timeout = {}"
 )
 
 
@@ -91,6 +92,12 @@ def connect(address: Address) -> Session:
     return session
 
 
-def prepare(session: Session) -> None:
-    """Sees that what is acknowledged is on the server's disk, whatever the database's own setting is."""
-    session.execute(_KEEP)
+def prepare(session: Session, *, patience: float) -> None:
+    """Sees that what is acknowledged is on the server's disk, whatever the database's own setting is, and that nothing
+    waits for longer than `patience` seconds for what another one has locked."""
+    session.execute(_PREPARE.format(milliseconds(patience)).encode())
+
+
+def milliseconds(seconds: float) -> int:
+    """As the server takes it: 0 is no limit there, and there is a largest one."""
+    return min(max(round(seconds * 1000), 1), 2**31 - 1)
