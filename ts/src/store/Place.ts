@@ -56,7 +56,7 @@ export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place,
       return Result.fail(
         noPlace(
           "runtime_root",
-          "The URL of a database is postgresql://user:password@host:port/database?parameters; `#` in it is written %23."
+          "The URL of a database is postgresql://user:password@host:port/database?parameters; `#`, `/`, `@` and `%` in a name or password are written %23, %2F, %40 and %25."
         )
       )
     }
@@ -75,7 +75,12 @@ export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place,
   })
 }
 
-const isUrl = (path: string): boolean => isPlain(path) && URL.canParse(path)
+/** One that every reader parts at the same signs: a bare `@` or `/` in a password would make its rest a name. */
+const isUrl = (path: string): boolean => {
+  const [url = ""] = path.split(FRAGMENT)
+  const bare = /:\/\/[^/?]*(@[^/?]*@|\/[^?]*@)/
+  return isPlain(path) && URL.canParse(url) && !bare.test(url) && !/%(?![0-9a-f]{2})/i.test(url)
+}
 
 /** A path that every file system call takes for what it is. */
 const isPlain = (path: string): boolean => path.isWellFormed() && !path.includes("\0")
