@@ -27,7 +27,7 @@ from ..turns.recovery import look_at
 from ..turns.root import open_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ..session_recovery import SessionBindingResolver
     from .queue import Job
@@ -122,10 +122,23 @@ def _later(job: Job) -> float:
 
 
 async def _driven(entry: Entry, due: DueTurn) -> Any:
-    if inspect.iscoroutinefunction(entry):
-        return await entry(due)
-    answer = await _in_thread(entry, due)
-    return await answer if inspect.isawaitable(answer) else answer
+    answer = entry(due) if inspect.iscoroutinefunction(entry) else await _in_thread(entry, due)
+    return await _guarded(answer) if inspect.isawaitable(answer) else answer
+
+
+async def _guarded(answer: Awaitable[Any]) -> Any:
+    """Only the worker cancels a drive: a cancellation or an exit of the entry's own is its failure."""
+    try:
+        return await answer
+    except (asyncio.CancelledError, SystemExit) as raised:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise _ended(raised) from None
+
+
+def _ended(raised: BaseException) -> Exception:
+    return raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
 
 
 def _in_thread(entry: Entry, due: DueTurn) -> asyncio.Future[Any]:
@@ -148,7 +161,7 @@ def _in_thread(entry: Entry, due: DueTurn) -> asyncio.Future[Any]:
             value = context.run(entry, due)
         except BaseException as raised:
             # A generator's end cannot be set on a future, and a program's exit ends no worker.
-            error = raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
+            error = _ended(raised)
         with contextlib.suppress(RuntimeError):  # the worker has ended
             loop.call_soon_threadsafe(settle, value, error)
 

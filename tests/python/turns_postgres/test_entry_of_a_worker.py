@@ -1,0 +1,62 @@
+"""What an entry raises, and what a worker makes of it. session-recovery.md, section 3."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turn_journal_runtime.turns.due import DueTurn
+from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
+from turn_journal_runtime.worker.queue import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JOB = Job("goal", "agent", "todo", None, "key")
+DUE = DueTurn("postgresql://host/db", "goal", "agent", "key", "todo", None, "host_execute", retry_failed=False)
+
+
+def cancels_itself(_: DueTurn) -> None:
+    raise asyncio.CancelledError
+
+
+def exits(_: DueTurn) -> None:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("entry", [cancels_itself, exits])
+@pytest.mark.parametrize("form", ["sync", "async", "awaitable"])
+def test_an_entry_that_ends_itself_has_failed_and_waits(entry: Callable[[DueTurn], None], form: str) -> None:
+    async def awaited(due: DueTurn) -> None:
+        entry(due)
+
+    given = {"sync": entry, "async": awaited, "awaitable": lambda due: awaited(due)}[form]
+    outcome = asyncio.run(outcome_of(given, DUE, JOB))
+    assert outcome.event == "failed"
+    assert outcome.again_at is not None
+    assert outcome.again_at > time.time() + 5
+
+
+def test_a_drive_that_the_worker_cancels_is_cancelled() -> None:
+    async def hangs(_: DueTurn) -> None:
+        await asyncio.sleep(60)
+
+    async def work() -> None:
+        drive = asyncio.create_task(outcome_of(hangs, DUE, JOB))
+        await asyncio.sleep(0)
+        drive.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await drive
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("again", [0, 10, 100_000])
+def test_what_has_waited_often_waits_no_longer_than_the_longest(again: int) -> None:
+    outcome = asyncio.run(outcome_of(exits, DUE, JOB._replace(again=again)))
+    assert outcome.again_at is not None
+    assert 5 < outcome.again_at - time.time() <= LONGEST_WAIT
