@@ -99,6 +99,7 @@ const route = (folders: Driver["Service"], database: Effect.Effect<Database>): D
     goals: (root) => at(root, (driver) => driver.goals(root)),
     turns: (root, goalId, wanted) => at(root, (driver) => driver.turns(root, goalId, wanted)),
     glance: (place) => at(place.path, (driver) => driver.glance(place)),
+    ahead: (places, what) => at(places[0]?.path ?? "", (driver) => driver.ahead(places, what)),
     isDriven: (place) => at(place.path, (driver) => driver.isDriven(place))
   }
 }

@@ -96,20 +96,26 @@ export interface Wanted {
   readonly open: boolean
 }
 
+/** How turns are looked at one after another. */
+export interface Near {
+  /** The journal as it stands, without waiting for a writer: it may be undone by a power cut. */
+  readonly glance: (place: Place) => Effect.Effect<Snapshot | null, StoreError>
+
+  /**
+   * The journal, and its history line by line: of one moment, or, at a glance, without waiting for a writer, who may
+   * come in between.
+   */
+  readonly scan: (place: Place, visit: Visit, mode: "settled" | "glance") => Effect.Effect<Scanned, StoreError>
+}
+
 export class Driver extends Context.Service<
   Driver,
-  {
+  Near & {
     /** The journal as it stands, durable; null when there is none. */
     readonly snapshot: (place: Place) => Effect.Effect<Snapshot | null, StoreError>
 
     /** The journal and the end of its history, of one moment. */
     readonly load: (place: Place) => Effect.Effect<Encoded, StoreError>
-
-    /**
-     * The journal, and its history line by line: of one moment, or, at a glance, without waiting for a writer, who may
-     * come in between.
-     */
-    readonly scan: (place: Place, visit: Visit, mode: "settled" | "glance") => Effect.Effect<Scanned, StoreError>
 
     /**
      * Decides on what stands and commits the decision, as one: nothing else is committed in between. `decide` is pure
@@ -128,8 +134,11 @@ export class Driver extends Context.Service<
     /** The keys of a goal's turns, in order; of those that are not wanted as many as it likes. */
     readonly turns: (root: string, goalId: string, wanted?: Wanted) => Effect.Effect<ReadonlyArray<string>, StoreError>
 
-    /** The journal as it stands, without waiting for a writer: it may be undone by a power cut. */
-    readonly glance: (place: Place) => Effect.Effect<Snapshot | null, StoreError>
+    /**
+     * Reads what is about to be looked at, turn after turn, where that is quicker at once: the answer looks at these
+     * turns as `glance` and `scan` do, and at the journals, or histories, of some of them as they stood just now.
+     */
+    readonly ahead: (places: ReadonlyArray<Place>, what: "journals" | "histories") => Effect.Effect<Near, StoreError>
 
     /** Whether somebody holds the turn's lease: session-recovery.md section 4. */
     readonly isDriven: (place: Place) => Effect.Effect<boolean, StoreError>

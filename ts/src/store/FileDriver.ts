@@ -132,6 +132,9 @@ const make = (
     )
   }
 
+  const glance: Driver["Service"]["glance"] = (place) =>
+    attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null))
+
   const makeFolders = (place: Place): void => {
     if (folderStands(place)) return
     const missing: Array<string> = []
@@ -206,7 +209,8 @@ const make = (
           .filter((key) => key !== null)
           .sort()
       ),
-    glance: (place) => attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null)),
+    glance,
+    ahead: () => Effect.succeed({ glance, scan }),
     isDriven: (place) => {
       const { lease, leaseLock } = filesOf(place)
       // A driver that comes takes the turn's own lock first, so that it does not meet this look in its way.

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { TurnAddress } from "../journal/Address.ts"
 import * as Chain from "./Chain.ts"
-import { Driver, type Encoded, type HistoryEnd, type Piece, type Snapshot } from "./Driver.ts"
+import { Driver, type Encoded, type HistoryEnd, type Near, type Piece, type Snapshot } from "./Driver.ts"
 import type { Place } from "./Place.ts"
 
 interface Turn {
@@ -23,16 +23,21 @@ const make = (turns: Map<string, Turn>): Driver["Service"] => {
     return { snapshot: turn?.snapshot ?? null, history: turn === undefined ? null : endOf(turn.lines, place.address) }
   }
 
-  return {
-    snapshot: (place) => Effect.sync(() => snapshotOf(place)),
+  const near: Near = {
     glance: (place) => Effect.sync(() => snapshotOf(place)),
-    load: (place) => Effect.sync(() => load(place)),
     scan: (place, visit, _mode) =>
       Effect.sync(() => {
         const lines = turns.get(place.path)?.lines ?? []
         piecesOf(lines).every(visit)
         return { snapshot: snapshotOf(place), history: lines.length > 0 }
-      }),
+      })
+  }
+
+  return {
+    ...near,
+    ahead: () => Effect.succeed(near),
+    snapshot: near.glance,
+    load: (place) => Effect.sync(() => load(place)),
     // Nobody else has this memory, so nobody can have taken a lease, or taken one over.
     isDriven: () => Effect.succeed(false),
     transact: (place, decide) =>

@@ -5,7 +5,7 @@ import * as Result from "effect/Result"
 import type { CoreError } from "../contract/Errors.ts"
 import type { PrunedTurn, PruneResult } from "../contract/Store.ts"
 import { admit, type Refusal } from "../journal/Admission.ts"
-import type { Driver, Encoded, Snapshot, Step } from "./Driver.ts"
+import type { Driver, Encoded, Near, Snapshot, Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
 import { decode, type JournalLimits, type Reader, snapshotText, standing } from "./Stored.ts"
@@ -56,21 +56,23 @@ export const make = (
       return (yield* Effect.fromResult(decide(yield* driver.load(place)))).answer
     })
 
-    const look = (place: TurnPlace): Effect.Effect<PrunedTurn | null> =>
+    const look = (place: TurnPlace, near: Near): Effect.Effect<PrunedTurn | null> =>
       Effect.gen(function* () {
         const row = { goal_id: place.address.goalId, turn_key: place.address.turnKey, damage: null }
-        if (!(yield* mayBePruned(place, before)) || (yield* isKept(place))) return null
+        if (!(yield* mayBePruned(near, place, before)) || (yield* isKept(place))) return null
         const operationId = yield* pruneTurn(place)
         return operationId === null ? null : { ...row, operation_id: operationId }
       }).pipe(Effect.catch((error) => Effect.succeed(leftAlone(place.address.goalId, place.address.turnKey, error))))
 
-    const { found, next } = yield* walks.page(range, look, (goalId, error) => leftAlone(goalId, "", error))
+    const { found, next } = yield* walks.page({ ...range, reads: "journals" }, look, (goalId, error) =>
+      leftAlone(goalId, "", error)
+    )
     return { turns: found, next }
   })
 
   /** Without a lock: most turns are not over, and need not be held. */
-  const mayBePruned = (place: TurnPlace, before: number): Effect.Effect<boolean, CoreError> =>
-    Effect.flatMap(driver.glance(place), (snapshot) => {
+  const mayBePruned = (near: Near, place: TurnPlace, before: number): Effect.Effect<boolean, CoreError> =>
+    Effect.flatMap(near.glance(place), (snapshot) => {
       if (snapshot === null || isYounger(snapshot, before)) return Effect.succeed(false)
       return Effect.fromResult(
         Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address) !== null)

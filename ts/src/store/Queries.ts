@@ -19,10 +19,10 @@ import { operationId } from "../journal/OperationId.ts"
 import { decideRecovery } from "../journal/Recovery.ts"
 import { settlementOf } from "../journal/Settlement.ts"
 import { asObject, get, isIdentity } from "../journal/Value.ts"
-import type { Driver } from "./Driver.ts"
+import type { Driver, Near } from "./Driver.ts"
 import * as Place from "./Place.ts"
 import { decode, type JournalLimits } from "./Stored.ts"
-import type { Range, TurnPlace, Walks } from "./Walk.ts"
+import { AT_A_TIME, placesOf, type Range, type TurnPlace, type Walks } from "./Walk.ts"
 
 export interface FindSettlementRequest {
   readonly runtimeRoot: string
@@ -53,8 +53,8 @@ export interface Queries {
 
 export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLimits): Queries => {
   /** The journal of a turn that was listed; null when it went away since. */
-  const glance = (place: TurnPlace): Effect.Effect<Found | null, CoreError> =>
-    Effect.flatMap(driver.glance(place), (snapshot) =>
+  const glance = (near: Near, place: TurnPlace): Effect.Effect<Found | null, CoreError> =>
+    Effect.flatMap(near.glance(place), (snapshot) =>
       snapshot === null
         ? Effect.succeed(null)
         : Effect.fromResult(
@@ -65,9 +65,9 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
   const list: Queries["list"] = ({ status = null, ...range }) =>
     Effect.map(
       walks.page(
-        { ...range, wanted: { status, open: false } },
-        (place) =>
-          Effect.match(glance(place), {
+        { ...range, wanted: { status, open: false }, reads: "journals" },
+        (place, near) =>
+          Effect.match(glance(near, place), {
             onFailure: (error): ListedTurn => ({ ...UNREAD, ...named(place), damage: damageOf(error) }),
             onSuccess: (found) => {
               const row = found === null ? null : listed(place, found)
@@ -82,9 +82,9 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
   const recoverable: Queries["recoverable"] = ({ retryFailed = false, ...range }) =>
     Effect.map(
       walks.page(
-        { ...range, wanted: { status: null, open: true } },
-        (place) =>
-          Effect.match(glance(place), {
+        { ...range, wanted: { status: null, open: true }, reads: "journals" },
+        (place, near) =>
+          Effect.match(glance(near, place), {
             onFailure: (error): RecoverableTurn => ({ ...UNDECIDED, ...named(place), damage: damageOf(error) }),
             onSuccess: (found) => (found === null ? null : goesOn(place, found.journal, retryFailed))
           }),
@@ -98,15 +98,18 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
     yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId, turnKey: "turn" }))
     let match: string | null = null
     const keys = yield* Effect.catch(driver.turns(runtimeRoot, goalId), (error) => unknownHistory(null, error))
-    for (const [index, turnKey] of keys.entries()) {
-      const place = (yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId, turnKey }))) as TurnPlace
-      const found = yield* Effect.catch(glance(place), (error) => unknownHistory(turnKey, error))
-      if (found !== null && (yield* settles(found.journal, turnKey, request))) {
+    for (let from = 0; from < keys.length; from += AT_A_TIME) {
+      const places = yield* placesOf(runtimeRoot, goalId, keys.slice(from, from + AT_A_TIME))
+      const near = yield* Effect.catch(driver.ahead(places, "journals"), (error) => unknownHistory(null, error))
+      for (const [index, place] of places.entries()) {
+        const turnKey = keys[from + index] ?? ""
+        const found = yield* Effect.catch(glance(near, place as TurnPlace), (error) => unknownHistory(turnKey, error))
+        if (found === null || !(yield* settles(found.journal, turnKey, request))) continue
         if (match !== null)
           return yield* conflict("Two stored turns settle this work.", { turn_keys: [match, turnKey] })
         match = turnKey
       }
-      if (index % 32 === 31) yield* Effect.yieldNow
+      yield* Effect.yieldNow
     }
     return { turn_key: match }
   })

@@ -11,7 +11,7 @@ import type { TurnAddress } from "../journal/Address.ts"
 import { operationId } from "../journal/OperationId.ts"
 import { canonicalText } from "../journal/Value.ts"
 import * as Chain from "./Chain.ts"
-import type { Damage, Driver, HistoryEnd, Piece, Scanned, Snapshot } from "./Driver.ts"
+import type { Damage, Driver, HistoryEnd, Near, Piece, Scanned, Snapshot } from "./Driver.ts"
 import type { StoreError } from "./Failure.ts"
 import type { SigningKey, Transition } from "./History.ts"
 import * as Place from "./Place.ts"
@@ -34,14 +34,14 @@ export const make = (
   key: SigningKey | null,
   limits: JournalLimits
 ): Verification => {
-  const look = (place: TurnPlace, head: TurnHead | null, mode: "settled" | "glance") =>
-    Effect.map(lookAt(driver, { key, limits }, place, { head, mode }), ({ turn }) => turn)
+  const look = (near: Near, place: TurnPlace, head: TurnHead | null, mode: "settled" | "glance") =>
+    Effect.map(lookAt(near, { key, limits }, place, { head, mode }), ({ turn }) => turn)
 
   /** At a glance first: a turn that is whole then is whole. Anything else may be a writer at work. */
-  const verifyTurn = (place: TurnPlace, head: TurnHead | null = null): Effect.Effect<VerifiedTurn> =>
+  const verifyTurn = (place: TurnPlace, near: Near, head: TurnHead | null = null): Effect.Effect<VerifiedTurn> =>
     Effect.catch(
-      Effect.flatMap(look(place, head, "glance"), (turn) =>
-        turn.ok && !turn.unfinished ? Effect.succeed(turn) : look(place, head, "settled")
+      Effect.flatMap(look(near, place, head, "glance"), (turn) =>
+        turn.ok && !turn.unfinished ? Effect.succeed(turn) : look(driver, place, head, "settled")
       ),
       (error) => Effect.succeed(unreadable(place.address, error))
     )
@@ -53,23 +53,23 @@ export const make = (
       for (const head of heads) {
         const address = { goalId: head.goal_id, turnKey: head.turn_key }
         const place = yield* Effect.fromResult(Place.ofTurn(runtimeRoot, address))
-        turns.push(yield* verifyTurn(place as TurnPlace, head))
+        turns.push(yield* verifyTurn(place as TurnPlace, driver, head))
         yield* Effect.yieldNow
       }
       return resultOf(turns, null)
     }
     if (turnKey != null) {
       const place = yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: goalId ?? "", turnKey }))
-      return resultOf([yield* verifyTurn(place as TurnPlace)], null)
+      return resultOf([yield* verifyTurn(place as TurnPlace, driver)], null)
     }
-    const { found, next } = yield* walks.page(range, verifyTurn, (goalId, error) =>
+    const { found, next } = yield* walks.page({ ...range, reads: "histories" }, verifyTurn, (goalId, error) =>
       unreadable({ goalId, turnKey: "" }, error)
     )
     return resultOf(found, next)
   })
 
   const heads: Verification["heads"] = Effect.fnUntraced(function* (range) {
-    const { found, next } = yield* walks.page(range, verifyTurn, (goalId, error) =>
+    const { found, next } = yield* walks.page({ ...range, reads: "histories" }, verifyTurn, (goalId, error) =>
       unreadable({ goalId, turnKey: "" }, error)
     )
     return {
@@ -96,7 +96,7 @@ export interface Look {
 
 /** Reads a turn once, and judges it. */
 export const lookAt = (
-  driver: Driver["Service"],
+  driver: Pick<Near, "scan">,
   { key, limits }: { readonly key: SigningKey | null; readonly limits: JournalLimits },
   place: TurnPlace,
   { head, mode, take }: Look

@@ -5,7 +5,7 @@ import * as Result from "effect/Result"
 import type { InvalidJournal } from "../contract/Errors.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "../contract/Store.ts"
 import type { TurnAddress } from "../journal/Address.ts"
-import type { Driver, Wanted } from "./Driver.ts"
+import type { Driver, Near, Wanted } from "./Driver.ts"
 import type { StoreError } from "./Failure.ts"
 import * as Place from "./Place.ts"
 import { Recent } from "./Recent.ts"
@@ -19,6 +19,8 @@ export interface Range {
   readonly limit?: number | null | undefined
   /** Milliseconds after which a page ends, whatever it has; one turn is looked at in any case. */
   readonly within?: number
+  /** What every turn is looked at for, so that it can be read ahead. */
+  readonly reads?: "journals" | "histories"
   /** Which turns are asked for, as far as the driver can tell: the others are looked at for nothing. */
   readonly wanted?: Wanted
 }
@@ -31,7 +33,7 @@ export interface Page<A> {
 /** Turns looked at for one page: however few of them are wanted, the answer comes soon. */
 const MAX_LOOKED_AT = 2 * MAX_PAGE
 /** Turns after which other requests get their turn. */
-const AT_A_TIME = 32
+export const AT_A_TIME = 32
 
 /** Where a walk stands: the keys of a goal and the goals after it, as they were when they were listed. */
 interface Rest {
@@ -50,7 +52,7 @@ export interface Walks {
   /** Looks at the turns of a page; `look` gives null for a turn that is not wanted. */
   readonly page: <A, E>(
     range: Range,
-    look: (place: TurnPlace) => Effect.Effect<A | null, E>,
+    look: (place: TurnPlace, near: Near) => Effect.Effect<A | null, E>,
     /** What to say of a goal whose turns cannot be listed. */
     unlisted: (goalId: string, error: StoreError) => A
   ) => Effect.Effect<Page<A>, E | StoreError | InvalidJournal>
@@ -79,11 +81,11 @@ export const make = (driver: Driver["Service"]): Walks => {
 
   const page: Walks["page"] = <A, E>(
     range: Range,
-    look: (place: TurnPlace) => Effect.Effect<A | null, E>,
+    look: (place: TurnPlace, near: Near) => Effect.Effect<A | null, E>,
     unlisted: (goalId: string, error: StoreError) => A
   ) =>
     Effect.gen(function* () {
-      const { runtimeRoot, wanted } = range
+      const { runtimeRoot, wanted, reads } = range
       // Checks the root and the goal, also where no turn is.
       yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: range.goalId ?? "goal", turnKey: "turn" }))
       const limit = Math.min(range.limit ?? DEFAULT_PAGE, MAX_PAGE)
@@ -93,9 +95,13 @@ export const make = (driver: Driver["Service"]): Walks => {
       let looked = 0
       for (let rest = yield* restAfter(range); ; ) {
         const { goal, keys, goals } = rest
+        let near: Near = driver
         for (const [index, turnKey] of keys.entries()) {
+          if (reads !== undefined && index % AT_A_TIME === 0) {
+            near = yield* driver.ahead(yield* placesOf(runtimeRoot, goal, keys.slice(index, index + AT_A_TIME)), reads)
+          }
           const place = yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: goal, turnKey }))
-          const one = yield* look(place as TurnPlace)
+          const one = yield* look(place as TurnPlace, near)
           if (one !== null) found.push(one)
           looked++
           if (found.length >= limit || looked >= MAX_LOOKED_AT || clock.currentTimeMillisUnsafe() >= until) {
@@ -114,6 +120,10 @@ export const make = (driver: Driver["Service"]): Walks => {
     })
   return { page }
 }
+
+/** The places of some turns of a goal. */
+export const placesOf = (root: string, goalId: string, keys: ReadonlyArray<string>) =>
+  Effect.forEach(keys, (turnKey) => Effect.fromResult(Place.ofTurn(root, { goalId, turnKey })))
 
 /** The turn that a cursor names. */
 const addressOf = (root: string, cursor: string): Result.Result<TurnAddress, InvalidJournal> => {

@@ -5,9 +5,10 @@ import * as Result from "effect/Result"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { type Database, type DatabaseOptions, type DatabaseService, DEFAULTS } from "../Databases.ts"
-import { Driver } from "../Driver.ts"
+import { Driver, type Near, type Snapshot } from "../Driver.ts"
 import type { StoreError } from "../Failure.ts"
 import * as Place from "../Place.ts"
+import * as Ahead from "./Ahead.ts"
 import * as Leases from "./Leases.ts"
 import * as Reading from "./Reading.ts"
 import * as Schema from "./Schema.ts"
@@ -84,14 +85,31 @@ const makeDriver = (servers: Servers): Driver["Service"] => {
       Effect.map(server.ask(statement, parameters), (rows) => rows.map((row) => String(Object.values(row)[0])).sort())
     )
   const snapshot: Driver["Service"]["snapshot"] = (place) => at(place, (server) => reading.snapshot(server, place))
+  const near: Near = {
+    // A turn whose journal is not there, or is none, is no turn that went away.
+    glance: (place) =>
+      Effect.flatMap(snapshot(place), (found) =>
+        found !== null
+          ? Effect.succeed(found)
+          : at(place, (server) =>
+              Effect.map(reading.load(server, place), ({ head, encoded }) =>
+                encoded.snapshot === null && head > 0 ? NO_JOURNAL : encoded.snapshot
+              )
+            )
+      ),
+    scan: (place, visit, _mode) => at(place, (server) => reading.scan(server, place, visit))
+  }
 
   return {
     snapshot,
-    glance: snapshot,
+    ...near,
+    ahead: (places, what) => {
+      const [first] = places
+      return first === undefined ? Effect.succeed(near) : at(first, (server) => Ahead.read(server, places, what, near))
+    },
     isDriven: (place) =>
       at(place, (server) => Effect.map(Leases.holder(server, place), ({ remaining_ms }) => remaining_ms > 0)),
     load: (place) => at(place, (server) => Effect.map(reading.load(server, place), ({ encoded }) => encoded)),
-    scan: (place, visit, _mode) => at(place, (server) => reading.scan(server, place, visit)),
     transact: (place, decide, lease) =>
       at(place, (server) => inTurn(place.path, writing.transact(server, place, decide, lease))),
     goals: (root) => names(root, GOALS, []),
@@ -101,6 +119,9 @@ const makeDriver = (servers: Servers): Driver["Service"] => {
         : names(root, WANTED_TURNS, [goalId, wanted.status, wanted.open])
   }
 }
+
+/** What stands where a history has no journal. */
+const NO_JOURNAL: Snapshot = { bytes: new Uint8Array(), updatedAt: 0 }
 
 const makeService = (servers: Servers): DatabaseService => {
   const at = <A, E>(path: string, call: (server: Server.Server, place: Place.Place) => Effect.Effect<A, E>) =>

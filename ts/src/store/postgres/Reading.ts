@@ -208,7 +208,7 @@ const read = (
   })
 
 /** Hands rows on as lines; one that does not stand where its number says is no line. False: no more are wanted. */
-const inOrder = (after: number, visit: Visit) => {
+export const inOrder = (after: number, visit: Visit) => {
   let before = after
   return (rows: ReadonlyArray<Row>): boolean =>
     rows.every((row): boolean => {
@@ -217,7 +217,7 @@ const inOrder = (after: number, visit: Visit) => {
     })
 }
 
-const snapshotIn = (turn: Row, line: Row): Snapshot | null => {
+export const snapshotIn = (turn: Row, line: Row): Snapshot | null => {
   const found = turn["found"]
   const bytes = found instanceof Uint8Array ? found : snapshotOf(line)
   return bytes === null ? null : { bytes, updatedAt: (turn["updated_at"] as Date).getTime() }

@@ -58,7 +58,9 @@ export const migrate = (server: Server): Effect.Effect<MigrateResult, StoreError
     return { version: VERSION, applied }
   }).pipe(Effect.catchTag("Unsure", ({ code }) => Effect.fail(outcomeUnknown(server.name, code))))
 
-const madeMeanwhile = (error: StoreError): boolean => ["23505", "42P07"].includes(String(error.details["code"]))
+/** Of the table itself, its row type, or the server's own index of names: wherever the other one was a moment ahead. */
+const MADE_MEANWHILE: ReadonlySet<unknown> = new Set(["42P07", "42710", "23505"])
+const madeMeanwhile = (error: StoreError): boolean => MADE_MEANWHILE.has(error.details["code"])
 
 const run = (query: Query, version: number, { name, statements }: Migration) =>
   Effect.gen(function* () {

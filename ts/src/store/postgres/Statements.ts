@@ -33,6 +33,19 @@ FROM turn_journal_turns t LEFT JOIN turn_journal_transitions h
   ON h.turn = t.turn AND h.line = t.line AND t.state <> $2::uuid
 WHERE t.path = $1`
 
+const NAMED = "t.path = ANY($1::text[])"
+
+/** The journals of the turns $1, but of those whose history is longer than $2 bytes. */
+export const JOURNALS = `SELECT t.path, t.found, t.updated_at, h.record, h.exact
+FROM turn_journal_turns t LEFT JOIN turn_journal_transitions h ON h.turn = t.turn AND h.line = t.line
+WHERE ${NAMED} AND COALESCE(h.ends_at, octet_length(t.found)) <= $2::int8`
+
+/** The histories of the turns $1, but of those that are longer than $2 bytes. */
+export const HISTORIES = `SELECT t.path, t.line AS head, t.found, t.updated_at, ${LINE}
+FROM turn_journal_turns t JOIN turn_journal_transitions l ON l.turn = t.turn AND l.line = t.line
+  JOIN turn_journal_transitions h ON h.turn = t.turn AND h.ends_at <= $2::int8
+WHERE ${NAMED} AND l.ends_at <= $2::int8 ORDER BY h.turn, h.line`
+
 const WRITTEN = "(line > 0 OR found IS NOT NULL)"
 export const GOALS = `SELECT DISTINCT goal_id FROM turn_journal_turns WHERE goal_id IS NOT NULL AND ${WRITTEN}`
 export const TURNS = `SELECT turn_key FROM turn_journal_turns WHERE goal_id = $1 AND ${WRITTEN}`
