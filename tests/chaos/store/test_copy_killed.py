@@ -137,7 +137,7 @@ def test_a_copy_that_is_killed_goes_on(source: Path, database: str, tmp_path: Pa
 @pytest.mark.skipif(sys.platform != "linux", reason="the most memory that another process had is told by Linux")
 @pytest.mark.timeout(900)
 def test_the_memory_of_a_copy_does_not_grow_with_the_turns(tmp_path: Path) -> None:
-    few, many = (200, 2000) if SOAK else (50, 250)
+    few, many = (200, 2000) if SOAK else (150, 350)
     peaks = []
     for turns in (few, many):
         root = tmp_path / str(turns)
