@@ -42,9 +42,9 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
   return refused(failureOf(database, code))
 }
 
-/** Of the connection or the server, rather than of the statement. */
+/** Of the connection or the server, rather than of the statement; 25P03: a transaction was silent for too long. */
 const isTransient = (code: string): boolean =>
-  AGAIN.has(code) || code === UNKNOWN_TO_SERVER || /^(08|57P|58|XX)/.test(code)
+  AGAIN.has(code) || code === UNKNOWN_TO_SERVER || code === "25P03" || /^(08|57P|58|XX)/.test(code)
 
 const CERTIFICATE_ADVICE = "its certificate is not accepted: see `sslmode` and `sslrootcert` of the URL"
 

@@ -34,6 +34,8 @@ export interface Server {
 /** First wait before a server is tried again, and the longest one, in milliseconds. */
 const FIRST_WAIT = 10
 const LONGEST_WAIT = 500
+/** The longest time that the server takes. */
+const MAX_MILLIS = 2 ** 31 - 1
 
 export const connect = (root: string, options: DatabaseOptions): Effect.Effect<Server, StoreError, Scope.Scope> =>
   Effect.gen(function* () {
@@ -89,7 +91,8 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
         Effect.scoped(
           Effect.gen(function* () {
             const connection = yield* inTime(Scope.provide(pool.reserve, yield* Effect.scope))
-            return yield* inTransaction((sql, parameters) => inTime(connection.query(sql, parameters)), isolation, body)
+            const send = (sql: string, parameters: Parameters) => inTime(connection.query(sql, parameters))
+            return yield* inTransaction(send, isolation, patience, body)
           })
         ),
         false
@@ -114,16 +117,21 @@ const within = <A, E>(work: Effect.Effect<A, E>, millis: number): Effect.Effect<
     })
   )
 
-/** Each statement has its time; a transaction may have many, and large ones. */
+/**
+ * Each statement has its time; a transaction may have many, and large ones. The server ends one whose client is silent
+ * for as long between two of them: what it has locked is free again when a host was cut off.
+ */
 const inTransaction = <A, E>(
   send: (sql: string, parameters: Parameters) => Effect.Effect<PgConnection.Result, SqlError>,
   isolation: string,
+  patience: number,
   body: (query: Query) => Effect.Effect<A | null, E>
 ): Effect.Effect<A | null, E | SqlError> => {
   const run = (sql: string) => send(sql, [])
   const query: Query = (sql, parameters) => Effect.map(send(sql, parameters), ({ rows }) => rows)
   const whole = Effect.gen(function* () {
     yield* run(`BEGIN ISOLATION LEVEL ${isolation.toUpperCase()}`)
+    yield* run(`SET LOCAL idle_in_transaction_session_timeout = ${Math.min(Math.ceil(patience), MAX_MILLIS)}`)
     const answer = yield* body(query)
     const { command } = yield* run(answer === null ? "ROLLBACK" : "COMMIT")
     if (answer !== null && command === "ROLLBACK") return yield* Effect.fail(undone)

@@ -1,0 +1,39 @@
+/** A client that is cut off in the middle of a transaction, of which the server hears nothing. */
+import { assert, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Server from "../../../src/store/postgres/Server.ts"
+import { root } from "./Roots.ts"
+
+const options = { minConnections: 1, maxConnections: 2 }
+const ROW =
+  "INSERT INTO turn_journal_sessions (goal_id, line, binding) VALUES ('g', 'l', '{}') ON CONFLICT (goal_id, line) DO UPDATE SET binding = '{}'"
+
+layer(Layer.empty, { excludeTestServices: true })("a transaction whose client is silent", (it) => {
+  it.effect("keeps nothing locked, is not made, and is told so", () =>
+    Effect.gen(function* () {
+      const url = yield* root
+      const silent = yield* Server.connect(url, { ...options, timeout: 0.5 })
+      const other = yield* Server.connect(url, { ...options, timeout: 10 })
+      const locking = yield* Effect.forkChild(
+        Effect.flip(
+          silent.transact("read committed", (query) =>
+            Effect.gen(function* () {
+              yield* query(ROW, [])
+              yield* Effect.sleep(3000)
+              yield* query(ROW, [])
+              return "made"
+            })
+          )
+        )
+      )
+      yield* Effect.sleep(200)
+      const began = performance.now()
+      yield* other.ask(ROW, [])
+      assert.isBelow(performance.now() - began, 2500)
+      const { _tag } = yield* Fiber.join(locking)
+      assert.include(["Unsure", "StoreUnavailable"], _tag)
+    })
+  )
+})
