@@ -145,4 +145,24 @@ layer(store(0.5), { excludeTestServices: true })("a database that stays away", (
       assert.deepStrictEqual(yield* seqs(journals, path), [1, 2])
     })
   )
+
+  it.effect("is waited for no longer than is said, behind a row that somebody holds", () =>
+    Effect.gen(function* () {
+      const { direct } = yield* cuttable
+      const journals = yield* JournalStore
+      const path = pathOf(direct, "turn-1")
+      yield* journals.write({ path, journal: first })
+      const holder = yield* connection
+      const schema = new URL(direct).searchParams.get("options")?.split("=")[1]
+      yield* holder.query("BEGIN")
+      yield* holder.query(`SELECT * FROM ${schema}.turn_journal_turns FOR UPDATE`)
+      const begun = performance.now()
+      assert.strictEqual(yield* kindOf(journals.write({ path, journal: second })), "store_outcome_unknown")
+      assert.isBelow(performance.now() - begun, 8000, "the statement and the look at what became of it, 0.5 s each")
+      yield* holder.query("ROLLBACK")
+      // Nothing of it is carried out later, and the connections that were given up on are not missed.
+      yield* journals.write({ path, journal: second })
+      assert.deepStrictEqual(yield* seqs(journals, path), [1, 2])
+    })
+  )
 })
