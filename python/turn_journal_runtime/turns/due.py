@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class DueTurn:
         session_binding_resolver: What `--resolver` named, for `run_turn`; None: nothing was named.
     """
 
-    runtime_root: str
+    #: Not shown: the URL of a database may carry a password.
+    runtime_root: str = field(repr=False)
     goal_id: str
     agent_id: str
     turn_key: str

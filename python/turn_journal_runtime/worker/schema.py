@@ -35,6 +35,7 @@ _TABLE: Final = (
 )
 #: Two who migrate at once do it one after the other.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(7024186114)"
+_HAS_PLACE: Final = "SELECT 1 WHERE current_schema() IS NOT NULL"
 _ADD: Final = "INSERT INTO turn_queue_migrations (name) VALUES (%s)"
 
 
@@ -54,6 +55,13 @@ def migrate(url: str) -> list[str]:
     try:
         with psycopg.connect(address.conninfo()) as connection:
             connection.execute(_LOCK)
+            if connection.execute(_HAS_PLACE).fetchone() is None:
+                raise JournalStoreError(
+                    f"The search path of {address.shown} names no schema that is there: create it (CREATE SCHEMA …), "
+                    "then migrate.",
+                    kind="store_schema_missing",
+                    details={"database": address.shown},
+                )
             connection.execute(_CREATE)
             connection.execute(ENTER)
             connection.execute(_TABLE)

@@ -176,3 +176,15 @@ def test_a_commit_that_cannot_be_looked_up_is_not_known(
         with pytest.raises(StoreUnavailableError) as caught:
             journal.fork("r", "s", upto=0)
     assert caught.value.kind == "store_outcome_unknown"
+
+
+def test_a_server_that_says_nothing_is_waited_for_as_long_as_the_setting_says(
+    proxy: Proxy, moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del moment
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "2")
+    proxy.cut_off()
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        RunJournal(proxy.url)
+    assert time.monotonic() - began < 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,3 +61,8 @@ def test_what_has_waited_often_waits_no_longer_than_the_longest(again: int) -> N
     outcome = asyncio.run(outcome_of(exits, DUE, JOB._replace(again=again)))
     assert outcome.again_at is not None
     assert 5 < outcome.again_at - time.time() <= LONGEST_WAIT
+
+
+def test_a_due_turn_shows_no_password() -> None:
+    due = replace(DUE, runtime_root="postgresql://user:s3cret@host/db")
+    assert (due.runtime_root.count("s3cret"), repr(due).count("s3cret")) == (1, 0)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Final
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import InvalidJournalError
+from ...settings import current
 
 __all__ = ["Address"]
 
 #: A host that is cut off is noticed within half a minute. What the URL says goes before.
 _DEFAULTS: Final[dict[str, Any]] = {
-    "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "fallback_application_name": "turn-journal",
 }
+#: Seconds; libpq takes less for this.
+_SHORTEST_CONNECT: Final = 2
 
 
 class Address:
@@ -45,7 +48,8 @@ class Address:
             )
         # Texts are in UTF-8 whatever the database or the environment says: of a database without an encoding the driver
         # would give bytes.
-        defaults = {k: v for k, v in _DEFAULTS.items() if k not in given}
+        wanted = {**_DEFAULTS, "connect_timeout": max(_SHORTEST_CONNECT, ceil(current().postgres_timeout))}
+        defaults = {k: v for k, v in wanted.items() if k not in given}
         self._conninfo = make_conninfo(url, **defaults, client_encoding="UTF8")
         host, port, name, user = (given.get(key) for key in ("host", "port", "dbname", "user"))
         place = f"{host or ''}{f':{port}' if port else ''}/{name or ''}"
