@@ -32,6 +32,7 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
   const refused = (failure: StoreFailure): Fate => ({ _tag: "Refused", error: failure })
   if (reason.operation === "connect") {
     if (!isServers && CERTIFICATE.test(code)) return refused(denied(database, code, CERTIFICATE_ADVICE))
+    if (!isServers && reason._tag === "AuthenticationError") return refused(denied(database, reason._tag, NO_PASSWORD))
     return isServers && !isTransient(code) ? refused(failureOf(database, code)) : { _tag: "Again", code }
   }
   if (!isServers || isTransient(code)) {
@@ -46,6 +47,7 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
 const isTransient = (code: string): boolean =>
   AGAIN.has(code) || code === UNKNOWN_TO_SERVER || code === "25P03" || /^(08|57P|58|XX)/.test(code)
 
+const NO_PASSWORD = "it asks for a password, and the URL gives none that it takes (nothing else is read, no PGPASSFILE)"
 const CERTIFICATE_ADVICE = "its certificate is not accepted: see `sslmode` and `sslrootcert` of the URL"
 
 const failureOf = (database: string, code: string): StoreFailure => {

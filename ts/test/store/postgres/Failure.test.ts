@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { ConnectionError, SqlError } from "effect/sql/SqlError"
+import { AuthenticationError, ConnectionError, SqlError } from "effect/sql/SqlError"
 import { fateOf } from "../../../src/store/postgres/Failure.ts"
 
 const fate = (operation: string, code: string, severity = "FATAL") =>
@@ -30,5 +30,13 @@ describe("what became of a statement whose server was lost", () => {
   it("is nothing where the server refused", () => {
     assert.strictEqual(fate("query", "40001", "ERROR"), "Again")
     for (const code of ["23505", "42P01", "25006"]) assert.strictEqual(fate("query", code, "ERROR"), "Refused")
+  })
+
+  it("is a refusal where the URL has no password", () => {
+    const message = "No password configured"
+    const reason = new AuthenticationError({ cause: new Error(message), message, operation: "connect" })
+    const found = fateOf("postgresql://h/d", new SqlError({ reason }))
+    assert.strictEqual(found._tag === "Refused" && found.error.kind, "store_denied")
+    assert.include(found._tag === "Refused" && found.error.message, "password")
   })
 })
