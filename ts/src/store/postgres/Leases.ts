@@ -32,7 +32,7 @@ export const acquire = (
     const { goalId = null, turnKey = null } = place.address ?? {}
     const token = claim?.toLowerCase() ?? crypto.randomUUID()
     const path = withinDatabase(place)
-    const [taken] = yield* server.ask(ACQUIRE, [path, said, ttl_ms, take_over, token, goalId, turnKey])
+    const [taken] = yield* server.change(ACQUIRE, [path, said, ttl_ms, take_over, token, goalId, turnKey])
     if (taken !== undefined) return heldOf(taken)
     const [row] = yield* server.ask(HOLDER, [path])
     // Where the answer was lost, the statement was sent again, and found the lease that it had taken itself.
@@ -47,7 +47,7 @@ export const renew = (
 ): Effect.Effect<HeldLease, StoreError | JournalConflict> =>
   Effect.gen(function* () {
     const path = withinDatabase(place)
-    const [renewed] = yield* server.ask(RENEW, [path, number, ttl_ms])
+    const [renewed] = yield* server.change(RENEW, [path, number, ttl_ms])
     if (renewed !== undefined) return heldOf(renewed)
     const [row] = yield* server.ask(HOLDER, [path])
     return yield* leaseLost(number, holderOf(row).number)
@@ -58,7 +58,7 @@ export const release = (
   place: Place,
   { number }: ReleaseLeaseParams
 ): Effect.Effect<ReleaseLeaseResult, StoreError> =>
-  Effect.map(server.ask(RELEASE, [withinDatabase(place), number]), (rows) => ({ released: rows.length > 0 }))
+  Effect.map(server.change(RELEASE, [withinDatabase(place), number]), (rows) => ({ released: rows.length > 0 }))
 
 export const holder = (server: Server, place: Place): Effect.Effect<LeaseHolder, StoreError> =>
   Effect.map(server.ask(HOLDER, [withinDatabase(place)]), ([row]) => holderOf(row))

@@ -9,7 +9,7 @@ import { ConnectionError, SqlError } from "effect/sql/SqlError"
 import type { DatabaseOptions } from "../Databases.ts"
 import type { StoreError } from "../Failure.ts"
 import * as Address from "./Address.ts"
-import { fateOf, Unsure, unavailable } from "./Failure.ts"
+import { fateOf, outcomeUnknown, Unsure, unavailable } from "./Failure.ts"
 
 export type Row = PgConnection.Row
 export type Parameters = ReadonlyArray<unknown>
@@ -22,6 +22,8 @@ export interface Server {
   readonly patience: number
   /** Sends a statement that may be carried out twice, until it is answered. */
   readonly ask: (sql: string, parameters: Parameters) => Effect.Effect<ReadonlyArray<Row>, StoreError>
+  /** The same for a statement that changes something: where no answer comes, it is not said that nothing was changed. */
+  readonly change: (sql: string, parameters: Parameters) => Effect.Effect<ReadonlyArray<Row>, StoreError>
   /** Sends a statement once; nothing is sent again that may have been carried out. */
   readonly tell: (sql: string, parameters: Parameters) => Effect.Effect<ReadonlyArray<Row>, StoreError | Unsure>
   /** Several statements as one transaction, sent once. `body` gives null to have it undone. */
@@ -61,12 +63,14 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
       const clock = yield* Clock.Clock
       const until = clock.currentTimeMillisUnsafe() + patience
       let failure = first
+      let isUnsure = false
       for (let wait = FIRST_WAIT; ; wait = Math.min(wait * 2, LONGEST_WAIT)) {
         if (!(failure instanceof SqlError)) return yield* Effect.fail(failure as Exclude<E, SqlError>)
         const fate = fateOf(name, failure)
         if (fate._tag === "Refused") return yield* fate.error
-        if (fate._tag === "Unsure" && !mayRepeat) return yield* new Unsure({ code: fate.code })
+        isUnsure ||= fate._tag === "Unsure"
         const isOver = fate.code === TOO_LATE || clock.currentTimeMillisUnsafe() + wait > until
+        if (isUnsure && (isOver || !mayRepeat)) return yield* new Unsure({ code: fate.code })
         if (isOver) return yield* unavailable(name, fate.code)
         yield* Effect.sleep(wait * (0.5 + Math.random() / 2))
         const again = yield* Effect.result(once)
@@ -84,6 +88,10 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
     ask: (sql, parameters) =>
       Effect.catchTag(patiently(query(sql, parameters), true), "Unsure", ({ code }) =>
         Effect.fail(unavailable(name, code))
+      ),
+    change: (sql, parameters) =>
+      Effect.catchTag(patiently(query(sql, parameters), true), "Unsure", ({ code }) =>
+        Effect.fail(outcomeUnknown(name, code))
       ),
     tell: (sql, parameters) => patiently(query(sql, parameters), false),
     transact: (isolation, body) =>

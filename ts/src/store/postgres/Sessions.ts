@@ -48,7 +48,7 @@ export const write = (
 ): Effect.Effect<SessionBinding, StoreError> =>
   Effect.as(
     binding === null
-      ? server.ask(REMOVE, [goal_id, line])
-      : server.ask(WRITE, [goal_id, line, JSON.stringify(binding)]),
+      ? server.change(REMOVE, [goal_id, line])
+      : server.change(WRITE, [goal_id, line, JSON.stringify(binding)]),
     { binding }
   )

@@ -36,4 +36,26 @@ layer(Layer.empty, { excludeTestServices: true })("a transaction whose client is
       assert.include(["Unsure", "StoreUnavailable"], _tag)
     })
   )
+
+  it.effect("holds up a change no longer than is said, of which it is not said that nothing was changed", () =>
+    Effect.gen(function* () {
+      const url = yield* root
+      const holder = yield* Server.connect(url, { ...options, timeout: 10 })
+      const hurried = yield* Server.connect(url, { ...options, timeout: 0.3 })
+      const locking = yield* Effect.forkChild(
+        holder.transact("read committed", (query) =>
+          Effect.gen(function* () {
+            yield* query(ROW, [])
+            yield* Effect.sleep(1500)
+            return "made"
+          })
+        )
+      )
+      yield* Effect.sleep(200)
+      const changed = yield* Effect.flip(hurried.change(ROW, []))
+      const asked = yield* Effect.flip(hurried.ask("SELECT pg_sleep(2)", []))
+      assert.deepStrictEqual([changed.kind, asked.kind], ["store_outcome_unknown", "store_unavailable"])
+      yield* Fiber.join(locking)
+    })
+  )
 })
