@@ -72,23 +72,29 @@ def _ask(step: Ask) -> Any:
 
 
 async def _ask_async(step: Ask) -> Any:
-    import asyncio
     import inspect
 
     if inspect.iscoroutinefunction(step.function):
         return await step.function(*step.arguments)
-    work = asyncio.ensure_future(asyncio.to_thread(step.function, *step.arguments))
+    answer = await in_thread(step.function, *step.arguments, interrupt=step.interrupt)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any, interrupt: Callable[[], object] | None = None) -> T:
+    """What a sync callable returns, without blocking the event loop. A cancelled caller waits for its end."""
+    import asyncio
+
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
-        answer = await asyncio.shield(work)
+        return await asyncio.shield(work)
     except asyncio.CancelledError:
         # A thread cannot be cancelled, and nothing may go on as if it had ended.
-        if step.interrupt is not None:
-            step.interrupt()
+        if interrupt is not None:
+            interrupt()
         await asyncio.wait([work])
         if not work.cancelled():
             work.exception()  # nobody is left to hear it
         raise
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:

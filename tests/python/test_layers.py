@@ -55,7 +55,7 @@ FACADE = {
         "store_flows",
     },
     "store_copy": {"address", "bridge", "documents", "errors", "flow", "run_journal", "store_flows", "turns"},
-    "hosts": {"errors", "run_journal", "turns"},
+    "hosts": {"errors", "flow", "run_journal", "turns"},
     "chat": {"address", "bridge", "errors", "flow", "turns"},
     "worker": {"address", "bridge", "errors", "flow", "run_journal", "session_recovery", "settings", "turns"},
 }

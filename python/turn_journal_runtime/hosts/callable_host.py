@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from ..flow import in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -61,7 +63,8 @@ class CallableHost:
     async def _execute_async(self, request: HostRequest) -> HostResult:
         from ..run_journal import AsyncDurableRun
 
-        async with request.open_run(AsyncDurableRun) as context:
+        # The journal may be in a database that takes its time.
+        async with await in_thread(request.open_run, AsyncDurableRun) as context:
             result: HostResult = await self._function(*self._arguments(context, request))  # type: ignore[misc]
         return result
 
