@@ -23,6 +23,8 @@ _WHITE_SPACE = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "
 
 #: How the URL of a database begins. Nothing else that is taken for a root does.
 _DATABASES: Final = ("postgresql://", "postgres://")
+#: Any URL; as a `Path` it has one slash. One letter is a drive of Windows.
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def is_database(runtime_root: str | os.PathLike[str]) -> bool:
@@ -31,8 +33,20 @@ def is_database(runtime_root: str | os.PathLike[str]) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """A root, or a path under one, as the core takes it: absolute, or the URL of a database as it is."""
-    return path if isinstance(path, str) and is_database(path) else os.path.abspath(path)
+    """A root, or a path under one, as the core takes it: absolute, or the URL of a database as it is.
+
+    Raises:
+        InvalidJournalError: `invalid_request`, when it is some other URL: no folder is made of it, and of its password.
+    """
+    if isinstance(path, str) and is_database(path):
+        return path
+    if _URL.match(os.fspath(path)):
+        raise InvalidJournalError(
+            "A place is a folder or file, or the URL of a database: text that begins with postgresql://.",
+            kind="invalid_request",
+            details={"field": "path"},
+        )
+    return os.path.abspath(path)
 
 
 @overload
@@ -62,7 +76,7 @@ def turn_journal_path(runtime_root: str | os.PathLike[str], *, goal_id: str, tur
             details={"field": "goal_id"},
         )
     within = f"goals/{goal_id}/turns/{_name_of(turn_key)}.json"
-    return f"{runtime_root}#{within}" if is_database(runtime_root) else Path(os.path.abspath(runtime_root), within)
+    return f"{runtime_root}#{within}" if is_database(runtime_root) else Path(absolute(runtime_root), within)
 
 
 def _is_goal_id(goal_id: str) -> bool:

@@ -39,7 +39,7 @@ FACADE = {
         "store_flows",
         "turns",
     },
-    "run_journal": {"errors", "settings", "documents", "json_values"},
+    "run_journal": {"address", "errors", "settings", "documents", "json_values"},
     "turns": {
         "address",
         "bridge",

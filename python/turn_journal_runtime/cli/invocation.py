@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeAli
 
 import typer
 
-from ..address import is_database
+from ..address import absolute, is_database
 from ..errors import (
     InvalidJournalError,
     JournalCorruptError,
@@ -118,7 +118,7 @@ def root_of(root: str | None) -> str:
                 param_hint="--root",
             )
         return os.getcwd()
-    if not is_database(root) and not Path(root).is_dir():
+    if not is_database(root) and not Path(absolute(root)).is_dir():
         raise JournalNotFoundError(
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..address import absolute, is_database
 from ..errors import InvalidJournalError, JournalCorruptError, ReplayDivergenceError
 from . import approvals, batch, lineage, steps, transfer
 from .batch import APPEND, MAX_SEQ
@@ -32,7 +33,6 @@ __all__ = ["RunJournal"]
 _EVENTS = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
 # In the order of SQLite's own index: nothing is sorted.
 _INDEX = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, kind"
-_POSTGRES = ("postgresql://", "postgres://")
 
 OPEN_RUN = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
@@ -67,7 +67,7 @@ class RunJournal:
 
     def __new__(cls, db_path: str | os.PathLike[str] | None = None, **_: Any) -> RunJournal:
         """The journal of an address: one in PostgreSQL is a kind of its own, which is loaded when it is asked for."""
-        if cls is RunJournal and isinstance(db_path, str) and db_path.startswith(_POSTGRES):
+        if cls is RunJournal and db_path is not None and is_database(db_path):
             from .postgres import PostgresRunJournal
 
             return super().__new__(PostgresRunJournal)
@@ -81,7 +81,7 @@ class RunJournal:
         redact: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         path = os.fspath(default_path() if db_path is None else db_path)
-        self._database = Database(path if path == MEMORY else os.path.abspath(path), durability)
+        self._database = Database(path if path == MEMORY else absolute(path), durability)
         self._redact = redact
         self._ownership = Ownership(self._database.path)
 

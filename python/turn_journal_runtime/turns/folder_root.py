@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..address import turn_journal_path
+from ..address import absolute, turn_journal_path
 from ..flow import Ask
 from .folders import make_folder
 from .lease import TurnLease, acquire_lease, is_driven
@@ -58,7 +58,7 @@ class FolderRoot:
 
 def run_journal_path(runtime_root: str | os.PathLike[str]) -> Path:
     """Where the runs of a folder's turns are recorded, unless `run_turn` was given a run journal."""
-    return Path(os.path.abspath(runtime_root)) / "runs" / "journal.db"
+    return Path(absolute(runtime_root)) / "runs" / "journal.db"
 
 
 def _acquire(root: Path, path: Path, take_over: bool) -> TurnLease:

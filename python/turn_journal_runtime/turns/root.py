@@ -5,12 +5,12 @@ A root is a folder of one machine (`folder_root`), or a database that many hosts
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..address import is_database
+from ..address import absolute, is_database
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -109,4 +109,4 @@ def open_root(runtime_root: str | os.PathLike[str], client: RuntimeClient) -> Tu
         return DatabaseRoot(str(runtime_root), client)
     from .folder_root import FolderRoot
 
-    return FolderRoot(os.path.abspath(runtime_root))
+    return FolderRoot(absolute(runtime_root))
