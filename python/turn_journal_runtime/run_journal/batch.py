@@ -1,11 +1,14 @@
 """Many events in few statements.
 
 SQLite takes many rows in one statement at about half of the price of one at a time. What is left is Python's: so events
-are looked at column by column, and the id of a batch's one run is bound once. Specified in run-journal.md, section 1.
+are looked at column by column, and a run or kind that is the same in all rows is bound once. Specified in
+run-journal.md, section 1.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from .events import KINDS
@@ -29,10 +32,6 @@ _ROW: Final = "(?, ?, ?, ?, ?)"
 APPEND: Final = _UPSERT.format(rows=_ROW)
 #: Rows of one statement.
 _ROWS: Final = 250
-_OF_ANY_RUNS: Final = _UPSERT.format(rows=", ".join([_ROW] * _ROWS))
-_OF_ONE_RUN: Final = _UPSERT.format(
-    rows=", ".join(f"(?1, ?{at}, ?{at + 1}, ?{at + 2}, ?{at + 3})" for at in range(2, 4 * _ROWS + 2, 4))
-)
 
 
 def columns(events: Sequence[JournalEvent]) -> list[Sequence[Any]] | None:
@@ -61,24 +60,38 @@ def columns(events: Sequence[JournalEvent]) -> list[Sequence[Any]] | None:
     return [run_ids, seqs, kinds, texts, [event.created_at for event in events]]
 
 
-def insert(cursor: sqlite3.Cursor, run_ids: Sequence[str], *others: Sequence[Any]) -> None:
+def insert(cursor: sqlite3.Cursor, *columns: Sequence[Any]) -> None:
     """Inserts rows in their order, or replaces the payloads of those that are there.
 
     Args:
         cursor: Within a transaction.
-        run_ids: The run of each row.
-        others: Their numbers, kinds, payloads and times.
+        columns: The runs of the rows, their numbers, kinds, payloads and times.
     """
-    count = len(run_ids)
-    whole = count - count % _ROWS
-    is_one_run = len(set(run_ids)) == 1
-    once = run_ids[:1] if is_one_run else []
-    each = others if is_one_run else (run_ids, *others)
-    width = len(each)
-    values: list[Any] = [None] * (width * count)
-    for at, column in enumerate(each):
-        values[at::width] = column
-    sql = _OF_ONE_RUN if is_one_run else _OF_ANY_RUNS
-    for start in range(0, whole * width, _ROWS * width):
-        cursor.execute(sql, [*once, *values[start : start + _ROWS * width]])
-    cursor.executemany(APPEND, zip(run_ids[whole:], *(column[whole:] for column in others), strict=True))
+    total = len(columns[0])
+    whole = total - total % _ROWS
+    if whole:
+        run_ids, _, kinds, *_ = columns
+        are_same = (_are_same(run_ids), False, _are_same(kinds), False, False)
+        once = [column[0] for column, is_same in zip(columns, are_same, strict=True) if is_same]
+        each = [column for column, is_same in zip(columns, are_same, strict=True) if not is_same]
+        width = len(each)
+        values: list[Any] = [None] * (width * total)
+        for at, column in enumerate(each):
+            values[at::width] = column
+        for start in range(0, whole, _ROWS):
+            cursor.execute(_statement(are_same), [*once, *values[start * width : (start + _ROWS) * width]])
+    cursor.executemany(APPEND, zip(*(column[whole:] for column in columns), strict=True))
+
+
+def _are_same(texts: Sequence[str]) -> bool:
+    return texts[0] == texts[-1] and texts.count(texts[0]) == len(texts)
+
+
+@cache
+def _statement(are_same: tuple[bool, ...]) -> str:
+    """The statement for `_ROWS` rows; the values of columns that are the same in all of them come first."""
+    once = count(1)
+    shared = [f"?{next(once)}" if is_same else None for is_same in are_same]
+    each = count(next(once))
+    rows = (f"({', '.join(place or f'?{next(each)}' for place in shared)})" for _ in range(_ROWS))
+    return _UPSERT.format(rows=", ".join(rows))

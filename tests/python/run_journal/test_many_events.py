@@ -74,8 +74,11 @@ def journal(tmp_path: Path) -> Iterator[RunJournal]:
 
 @pytest.mark.parametrize("count", [0, 1, 249, 250, 251, 600])
 @pytest.mark.parametrize("runs", [1, 3])
-def test_batches_of_any_size_and_of_several_runs_are_stored_whole(journal: RunJournal, count: int, runs: int) -> None:
-    events = [JournalEvent(f"r{n % runs}", n, KIND_ITERATION, {"index": n}, float(n)) for n in range(count)]
+@pytest.mark.parametrize("kinds", [(KIND_ITERATION,), (KIND_ITERATION, KIND_TOOL_CALL)], ids=["one kind", "two kinds"])
+def test_batches_of_any_size_of_runs_and_kinds_are_stored_whole(
+    journal: RunJournal, count: int, runs: int, kinds: tuple[str, ...]
+) -> None:
+    events = [JournalEvent(f"r{n % runs}", n, kinds[n % len(kinds)], {"index": n}, float(n)) for n in range(count)]
     journal.append_many(iter(events))
     for run in range(runs):
         assert journal.events(f"r{run}") == events[run::runs]
