@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..session_recovery import SessionBindingResolver
     from .queue import Job
 
-__all__ = ["Entry", "Event", "Outcome", "due_turn", "outcome_of"]
+__all__ = ["Entry", "Event", "Outcome", "due_turn", "is_async", "outcome_of"]
 
 #: What drives a turn: a function of the program, sync or async.
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
@@ -121,8 +121,14 @@ def _later(job: Job) -> float:
     return time.time() + min(FIRST_WAIT * 2.0 ** min(job.again, 10), LONGEST_WAIT)
 
 
+def is_async(entry: Entry) -> bool:
+    """Whether an entry is a coroutine function, or an object that is called as one."""
+    called = entry if inspect.isroutine(entry) else getattr(entry, "__call__", entry)  # noqa: B004
+    return inspect.iscoroutinefunction(entry) or inspect.iscoroutinefunction(called)
+
+
 async def _driven(entry: Entry, due: DueTurn) -> Any:
-    answer = entry(due) if inspect.iscoroutinefunction(entry) else await _in_thread(entry, due)
+    answer = entry(due) if is_async(entry) else await _in_thread(entry, due)
     return await _guarded(answer) if inspect.isawaitable(answer) else answer
 
 

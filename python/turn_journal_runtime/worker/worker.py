@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 import platform
@@ -26,7 +25,7 @@ from ..errors import TurnJournalError
 from ..run_journal.postgres.address import Address
 from ..settings import current
 from ..turns.aio import recoverable_turns
-from .driving import Outcome, due_turn, outcome_of
+from .driving import Outcome, due_turn, is_async, outcome_of
 from .faults import queue_error, refuse_folder
 from .log import say
 from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
@@ -145,7 +144,7 @@ class _Worker:
         self._root = root
         self._shown = Address(root).shown
         self._entry = entry
-        self._is_async = inspect.iscoroutinefunction(entry)
+        self._is_async = is_async(entry)
         self._concurrency = concurrency
         self._goal_id = goal_id
         self._retry_failed = retry_failed
@@ -160,6 +159,7 @@ class _Worker:
 
     async def run(self) -> Summary:
         loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
         loop.set_exception_handler(_unheard)
         for one in _SIGNALS:
             loop.add_signal_handler(one, self._stop, one)
@@ -171,6 +171,7 @@ class _Worker:
                 await self._serve()
                 left = await self._finish()
         finally:
+            loop.set_exception_handler(handler)
             for one in _SIGNALS:
                 loop.remove_signal_handler(one)
         counted = ", ".join(f"{count} {event}" for event, count in self._events.items())

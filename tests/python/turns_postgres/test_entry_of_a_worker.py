@@ -6,12 +6,13 @@ import asyncio
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from turn_journal_runtime.turns.due import DueTurn
-from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
+from turn_journal_runtime.worker.driving import LONGEST_WAIT, is_async, outcome_of
 from turn_journal_runtime.worker.queue import Job
 
 if TYPE_CHECKING:
@@ -54,6 +55,18 @@ def test_a_drive_that_the_worker_cancels_is_cancelled() -> None:
             await drive
 
     asyncio.run(work())
+
+
+class Agent:
+    async def __call__(self, _: DueTurn) -> None: ...
+
+    async def drive(self, _: DueTurn) -> None: ...
+
+
+@pytest.mark.parametrize("entry", [Agent(), Agent().drive, partial(Agent.drive, Agent())])
+def test_whatever_is_called_as_a_coroutine_function_is_async(entry: Callable[[DueTurn], object]) -> None:
+    assert is_async(entry)
+    assert not is_async(cancels_itself)
 
 
 @pytest.mark.parametrize("again", [0, 10, 100_000])
