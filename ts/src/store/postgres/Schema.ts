@@ -24,7 +24,7 @@ const CREATE = `CREATE TABLE IF NOT EXISTS turn_journal_migrations (
   name TEXT NOT NULL,
   applied_at TIMESTAMPTZ NOT NULL DEFAULT now()
 )`
-const WHERE = "SELECT current_schema() AS name"
+const WHERE = "SELECT current_schema() AS name, current_setting('server_encoding') AS encoding"
 const LATEST = "SELECT max(version) AS version FROM turn_journal_migrations"
 // Whoever migrates at the same time waits here for the other one, and then finds the number taken.
 const CLAIM =
@@ -44,6 +44,7 @@ export const migrate = (server: Server): Effect.Effect<MigrateResult, StoreError
   Effect.gen(function* () {
     const [found] = yield* server.ask(WHERE, [])
     if (found?.["name"] == null) return yield* noSchema(server.name)
+    if (found["encoding"] !== "UTF8") return yield* otherEncoding(server.name, String(found["encoding"]))
     // Two who make it at the same time get in each other's way, although neither minds that it is there.
     yield* Effect.catchIf(server.ask(CREATE, []), madeMeanwhile, () => server.ask(CREATE, []))
     const [row] = yield* server.ask(LATEST, [])
@@ -75,4 +76,12 @@ const noSchema = (database: string): StoreFailure =>
     kind: "store_schema_missing",
     message: `The search path of ${database} names no schema that is there: create it (CREATE SCHEMA …), then migrate.`,
     details: { database }
+  })
+
+/** What such a database cannot keep it would refuse in the middle of some turn. */
+const otherEncoding = (database: string, encoding: string): StoreFailure =>
+  new StoreFailure({
+    kind: "store_unsupported",
+    message: `${database} keeps its texts as ${encoding}, in which not every journal can be written: make a database with ENCODING 'UTF8' (CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8').`,
+    details: { database, encoding }
   })

@@ -1,4 +1,5 @@
 /** The tables are made on request, and checked at the first use; nothing of a URL's secret is ever said. */
+import * as crypto from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
@@ -79,6 +80,21 @@ layer(Layer.empty, { excludeTestServices: true })("the tables", (it) => {
       const older = yield* fresh(Effect.flip(listing(url)))
       assert.strictEqual(older.kind, "store_schema_older")
       assert.include(older.message, "turn-journal store migrate")
+    })
+  )
+
+  it.effect("need a database of UTF-8", () =>
+    Effect.gen(function* () {
+      const admin = yield* connection
+      const name = `latin_${crypto.randomBytes(6).toString("hex")}`
+      const make = admin.query(`CREATE DATABASE ${name} TEMPLATE template0 LOCALE 'C' ENCODING 'LATIN1'`, [], false)
+      yield* Effect.acquireRelease(make, () =>
+        Effect.orDie(admin.query(`DROP DATABASE ${name} WITH (FORCE)`, [], false))
+      )
+      const url = Object.assign(serverUrl(), { pathname: `/${name}` })
+      const refused = yield* fresh(Effect.flip(migrating(url.href)))
+      assert.strictEqual(refused.kind, "store_unsupported")
+      assert.include(refused.message, "ENCODING 'UTF8'")
     })
   )
 
