@@ -112,8 +112,11 @@ const make = (
       attempt("read the turn", place.path, () => {
         const { history } = filesOf(place)
         const known = histories.recall(history)
-        if (known === null && exists(history)) return null
-        return { snapshot: known !== null || exists(place.path) ? snapshotOf(place) : null, history: known }
+        if (known !== null) return { snapshot: snapshotOf(place), history: known }
+        // In this order: where there is no lock yet, a turn's first writer may come in between, whose history is there
+        // before its journal is. The other way round a journal would be seen without its history.
+        const snapshot = exists(place.path) ? snapshotOf(place) : null
+        return exists(history) ? null : { snapshot, history: null }
       }),
       (known) =>
         known === null
