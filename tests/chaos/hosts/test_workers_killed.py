@@ -21,9 +21,9 @@ pytestmark = pytest.mark.chaos
 
 TURNS, WORKERS, CONCURRENCY = (200, 4, 8) if SOAK else (20, 2, 3)
 #: Seconds that a tool takes before and after its effect.
-PAUSE = 0.3 if SOAK else 0.05
-#: Seconds between two kills, which fall into the middle of turns.
-BETWEEN = 1.0
+PAUSE = 0.3 if SOAK else 0.1
+#: Seconds between two kills.
+BETWEEN = 1.0 if SOAK else 0.4
 #: Kills in the everyday share: one for each worker, and one more.
 KILLS = None if SOAK else WORKERS + 1
 
@@ -55,8 +55,8 @@ def test_turns_of_workers_that_are_killed_all_end_and_do_nothing_twice(
     eventually(lambda: fleet.committed() > 0, 60)
     while fleet.committed() < TURNS and (KILLS is None or kills < KILLS):
         time.sleep(BETWEEN)
-        # Those that have not begun to work yet are left to it: nothing would ever be done.
-        at_work = [at for at, worker in enumerate(workers) if " took " in worker.said()]
+        # Those that have nothing at hand yet are left to it: nothing would ever be done.
+        at_work = [at for at, worker in enumerate(workers) if _open_turns(worker.said())]
         if at_work:
             at = chance.choice(at_work)
             worker = workers.pop(at)
