@@ -80,6 +80,14 @@ async def _ask_async(step: Ask) -> Any:
     return await answer if isinstance(answer, Awaitable) else answer
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function, or an object that is called as one."""
+    import inspect
+
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
 async def in_thread(function: Callable[..., T], *arguments: Any, interrupt: Callable[[], object] | None = None) -> T:
     """What a sync callable returns, without blocking the event loop. A cancelled caller waits for its end."""
     import asyncio

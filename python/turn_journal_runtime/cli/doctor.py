@@ -137,15 +137,19 @@ def _core(client: RuntimeClient) -> str:
     begun = time.perf_counter()
     info = client.info()
     started = time.perf_counter() - begun
-    trips = []
-    for _ in range(_ROUND_TRIPS):
-        begun = time.perf_counter()
-        client.info()
-        trips.append(time.perf_counter() - begun)
     return (
         f"{info['version']}, protocol {info['protocol']}, on Node {_bare(info)}; ready after {started * 1000:.0f} ms, "
-        f"a round trip takes {statistics.median(trips) * 1e6:.0f} µs (median of {_ROUND_TRIPS})"
+        f"{_round_trip(client.info)}"
     )
+
+
+def _round_trip(call: Callable[[], object]) -> str:
+    times = []
+    for _ in range(_ROUND_TRIPS):
+        begun = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun)
+    return f"a round trip takes {statistics.median(times) * 1e6:.0f} µs (median of {_ROUND_TRIPS})"
 
 
 def _bare(info: dict[str, Any]) -> str:
@@ -220,15 +224,8 @@ def _locks(client: RuntimeClient, folder: Path) -> str:
 
 def _database(client: RuntimeClient, url: str) -> str:
     path = turn_journal_path(url, goal_id=_GOAL, turn_key=_KEY)
-    trips = []
-    for _ in range(_ROUND_TRIPS):
-        begun = time.perf_counter()
-        client.call("turn_lease.holder", {"path": path})
-        trips.append(time.perf_counter() - begun)
-    return (
-        "reached, with the tables that this version needs; "
-        f"a round trip takes {statistics.median(trips) * 1e6:.0f} µs (median of {_ROUND_TRIPS})"
-    )
+    trip = _round_trip(lambda: client.call("turn_lease.holder", {"path": path}))
+    return f"reached, with the tables that this version needs; {trip}"
 
 
 def _runs_in_database(url: str) -> str | _Found:

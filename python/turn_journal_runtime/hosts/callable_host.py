@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ..flow import in_thread
+from ..flow import in_thread, is_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,8 +29,7 @@ class CallableHost:
 
     def __init__(self, function: Callable[..., HostResult | Awaitable[HostResult]]) -> None:
         self._function = function
-        called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+        self._is_async = is_async(function)
         self._takes_request = _positionals(function) > 1
 
     def execute(self, request: HostRequest) -> HostResult | Awaitable[HostResult]:

@@ -19,7 +19,7 @@ from ..errors import (
     TurnSuspended,
     UncertainEffectError,
 )
-from ..flow import run_async
+from ..flow import is_async, run_async
 from ..turns.due import DueTurn
 from ..turns.outcome import TurnRecoveryBlockedError, TurnResult
 from ..turns.plan import PHASES
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..session_recovery import SessionBindingResolver
     from .queue import Job
 
-__all__ = ["Entry", "Event", "Outcome", "due_turn", "is_async", "outcome_of"]
+__all__ = ["Entry", "Event", "Outcome", "due_turn", "outcome_of"]
 
 #: What drives a turn: a function of the program, sync or async.
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
@@ -119,12 +119,6 @@ def _outcome_of_error(error: Exception, later: float) -> Outcome:
 def _later(job: Job) -> float:
     """When a turn that did not get on just now is looked at again."""
     return time.time() + min(FIRST_WAIT * 2.0 ** min(job.again, 10), LONGEST_WAIT)
-
-
-def is_async(entry: Entry) -> bool:
-    """Whether an entry is a coroutine function, or an object that is called as one."""
-    called = entry if inspect.isroutine(entry) else getattr(entry, "__call__", entry)  # noqa: B004
-    return inspect.iscoroutinefunction(entry) or inspect.iscoroutinefunction(called)
 
 
 async def _driven(entry: Entry, due: DueTurn) -> Any:

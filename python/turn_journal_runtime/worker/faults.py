@@ -36,9 +36,7 @@ def queue_error(error: Exception, runtime_root: str) -> Exception:
     """What procrastinate or its driver raised, in the errors of the tree."""
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     shown = Address(runtime_root).shown
-    if isinstance(
-        cause, psycopg.errors.UndefinedObject | psycopg.errors.UndefinedFunction | psycopg.errors.UndefinedTable
-    ):
+    if isinstance(cause, _NOT_MIGRATED):
         return JournalStoreError(
             f"The database {shown} lacks the queue's tables: run `turn-journal store migrate` with its address.",
             kind="store_schema_missing",

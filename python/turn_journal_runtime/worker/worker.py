@@ -22,10 +22,11 @@ from procrastinate.jobs import Status
 from procrastinate.retry import BaseRetryStrategy
 
 from ..errors import TurnJournalError
+from ..flow import is_async
 from ..run_journal.postgres.address import Address
 from ..settings import current
 from ..turns.aio import recoverable_turns
-from .driving import Outcome, due_turn, is_async, outcome_of
+from .driving import Outcome, due_turn, outcome_of
 from .faults import queue_error, refuse_folder
 from .log import say
 from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
-from turn_journal_runtime.worker.driving import LONGEST_WAIT, is_async, outcome_of
+from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
 from turn_journal_runtime.worker.queue import Job
 
 if TYPE_CHECKING:
