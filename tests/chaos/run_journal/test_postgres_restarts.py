@@ -39,6 +39,19 @@ def schema(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Schema.made(postgres_url)
 
 
+def work_through_restarts(threads: list[threading.Thread], end: threading.Event, server: PostgresServer) -> None:
+    """Lets threads work while the server dies again and again; they are to end at the event."""
+    for thread in threads:
+        thread.start()
+    for _ in range(RESTARTS):
+        time.sleep(random.uniform(0.1, 0.6))
+        server.restart()
+    time.sleep(0.5)
+    end.set()
+    for thread in threads:
+        thread.join()
+
+
 def test_writers_of_many_threads_outlive_the_death_of_the_server(
     schema: Schema, postgres_server: PostgresServer
 ) -> None:
@@ -75,15 +88,7 @@ def test_writers_of_many_threads_outlive_the_death_of_the_server(
     with RunJournal(schema) as journal:
         threads = [threading.Thread(target=append, args=(f"append {n}",)) for n in range(6)]
         threads += [threading.Thread(target=fork, args=(f"fork {n}",)) for n in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(RESTARTS):
-            time.sleep(random.uniform(0.1, 0.6))
-            postgres_server.restart()
-        time.sleep(0.5)
-        stop.set()
-        for thread in threads:
-            thread.join()
+        work_through_restarts(threads, stop, postgres_server)
         assert failures == []
         for run_id, last in acknowledged.items():
             if run_id.startswith("append"):
@@ -114,15 +119,7 @@ def test_an_agents_tools_run_once_though_the_server_dies(schema: Schema, postgre
             failures.append(error)
 
     threads = [threading.Thread(target=drive, args=(f"r{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for _ in range(RESTARTS):
-        time.sleep(random.uniform(0.1, 0.6))
-        postgres_server.restart()
-    time.sleep(0.5)
-    done.set()
-    for thread in threads:
-        thread.join()
+    work_through_restarts(threads, done, postgres_server)
     assert failures == []
     assert set(ran.values()) == {1}
     with RunJournal(schema) as journal:
