@@ -17,7 +17,7 @@ export const layerStore = Layer.unwrap(
   Effect.map(Limits, ({ journalBytes, depth }) =>
     JournalStore.layer({ journalBytes, depth }).pipe(
       Layer.provideMerge(Databases.layer),
-      Layer.provide(FileDriver.layer())
+      Layer.provide(FileDriver.layer({ journalBytes }))
     )
   )
 )

@@ -28,21 +28,16 @@ export interface FileDriverOptions {
   /** Turns of which it is remembered how their history ends. */
   readonly rememberedTurns?: number
   readonly disk?: Disk
-  /** Size of a journal as compact JSON; `TURN_JOURNAL_MAX_JOURNAL_BYTES` unless it is given. */
+  /** Size of a journal as compact JSON: that of the store above. */
   readonly journalBytes?: number
 }
 
-const DEFAULTS = { openLocks: 256, rememberedTurns: 4096 }
+const DEFAULTS = { openLocks: 256, rememberedTurns: 4096, journalBytes: MAX_JOURNAL_BYTES }
 const DEFAULT_LOCK_TIMEOUT = 5
 
 const configuredLockTimeout = Config.withDefault(
   Config.schema(Schema.Finite.check(Schema.isGreaterThan(0)), "TURN_JOURNAL_LOCK_TIMEOUT"),
   DEFAULT_LOCK_TIMEOUT
-)
-
-const configuredJournalBytes = Config.withDefault(
-  Config.schema(Schema.Int.check(Schema.isGreaterThan(0)), "TURN_JOURNAL_MAX_JOURNAL_BYTES"),
-  MAX_JOURNAL_BYTES
 )
 
 export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver, Config.ConfigError> =>
@@ -55,7 +50,7 @@ export const layer = (options: FileDriverOptions = {}): Layer.Layer<Driver, Conf
         Effect.sync(() => Lock.make({ patienceMs, maxOpen: settings.openLocks, disk: settings.disk })),
         (locks) => Effect.sync(locks.closeAll)
       )
-      return make(locks, { ...settings, journalBytes: options.journalBytes ?? (yield* configuredJournalBytes) })
+      return make(locks, settings)
     })
   )
 
