@@ -261,6 +261,13 @@ async def main():
     await asyncio.sleep(0.5)
 asyncio.run(main())
 """,
+    "a client that was dropped": """
+import sys
+from turn_journal_runtime.bridge import RuntimeClient
+client = RuntimeClient(core=sys.argv[1])
+client.info()
+del client
+""",
     "an error": """
 import sys
 from turn_journal_runtime.bridge import RuntimeClient
@@ -276,7 +283,9 @@ sys.exit(0)
 
 @pytest.mark.parametrize("how", EXITS)
 def test_the_interpreter_ends_and_its_core_with_it(how: str, tmp_path: Path) -> None:
-    program = "log(`pid ${process.pid}`)\n" + ("serve()" if how == "idle" else 'serve({ "runtime.info": () => {} })')
+    # Takes its time, so that whoever does not wait for it is seen to leave it behind.
+    served = "" if how in ("idle", "a client that was dropped") else '"runtime.info": () => {}, '
+    program = f"log(`pid ${{process.pid}}`)\nserve({{ {served}end: () => setTimeout(() => process.exit(0), 500) }})"
     process = python(EXITS[how], fake_core(tmp_path, program))
     finish(process, 20)
     assert not is_alive(_logged_pid(tmp_path))

@@ -226,6 +226,8 @@ class Supervisor:
 
 
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+#: Processes whose supervisor was dropped: they end by themselves, and the interpreter does not end before them.
+_dropped: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 
 def supervisors() -> list[Supervisor]:
@@ -235,15 +237,19 @@ def supervisors() -> list[Supervisor]:
 
 def _let_go(runtimes: list[Runtime]) -> None:
     for runtime in runtimes:
+        _dropped.add(runtime)
         runtime.let_go()
 
 
 def _close_all() -> None:
     for supervisor in supervisors():
         supervisor.close()
+    for runtime in list(_dropped):
+        runtime.stop(Patience())
 
 
 def _start_all_over() -> None:
+    _dropped.clear()
     for supervisor in supervisors():
         supervisor._start_over()
 
