@@ -18,6 +18,7 @@ from turn_journal_runtime.bridge import RuntimeClient
 from . import crowd, peer, process
 from .baseline import Echo, SyncedWrite
 from .journals import GOAL, STEPS, compact, question, turn
+from .placement import placed, placements
 from .report import Line, milliseconds
 from .timing import alternate
 
@@ -43,14 +44,15 @@ def single_calls(folder: Path) -> dict[str, Times]:
     frame = compact({"jsonrpc": "2.0", "id": 1, "method": "turn_journal.inspect", "params": params}) + b"\n"
     with RuntimeClient() as client, Echo(frame) as echo:
         client.call("turn_journal.write", _write(folder, journal))
-        times = alternate(
-            {
-                ECHO: echo,
-                "inspect": lambda _: client.call("turn_journal.inspect", params),
-                "inspect stored": lambda _: client.call("turn_journal.inspect_stored", stored),
-            },
-            rows=120,
-        )
+        calls = {
+            "inspect": lambda _: client.call("turn_journal.inspect", params),
+            "inspect stored": lambda _: client.call("turn_journal.inspect_stored", stored),
+        }
+        times = alternate(calls, rows=120)
+        for place, cores in placements().items():
+            with placed(*cores, echo.pid, client.call("runtime.info", {})["pid"]):
+                there = alternate({ECHO: echo, **calls}, rows=120)
+            times |= {f"{name}, {place}": measured for name, measured in there.items()}
         times |= alternate({"inspect 1 MB": lambda _: client.call("turn_journal.inspect", large)}, rows=1, row=60)
         return times | writes(client, folder)
 
@@ -86,12 +88,16 @@ def _write(root: Path, journal: dict[str, object]) -> dict[str, object]:
 
 def lines(times: dict[str, Times]) -> Iterator[Line]:
     """The table's lines for single calls."""
-    echo, synced = times[ECHO], times[SYNCED]
-    yield Line(ECHO, echo)
-    yield Line.beside("inspect, 2 KB", times["inspect"], echo, at_most=2.5)
-    yield Line.beside("inspect stored, 2 KB", times["inspect stored"], echo, at_most=4.0)
+    yield Line("inspect, 2 KB, placed by the system", times["inspect"])
+    yield Line("inspect stored, 2 KB, placed by the system", times["inspect stored"])
+    for place in placements():
+        echo = times[f"{ECHO}, {place}"]
+        yield Line(f"{ECHO}, {place}", echo)
+        yield Line.beside(f"inspect, 2 KB, {place}", times[f"inspect, {place}"], echo, at_most=2.5)
+        yield Line.beside(f"inspect stored, 2 KB, {place}", times[f"inspect stored, {place}"], echo, at_most=4.0)
     large = times["inspect 1 MB"]
     yield Line("inspect, 1 MB", large, "", "at most 40 ms", large.median <= 0.040)
+    synced = times[SYNCED]
     yield Line(SYNCED, synced)
     yield Line.beside("write, a turn's first", times["write"], synced, at_most=1.6)
     yield Line.beside("write, a turn's next", times["write next"], synced, at_most=1.6)

@@ -23,6 +23,8 @@ class Echo:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        #: The process that echoes.
+        self.pid: int = self._process.pid
         self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
 
     def __call__(self, _: int) -> None:
