@@ -237,10 +237,21 @@ const step = (key: string | number): string =>
   typeof key === "string" && IDENTIFIER.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`
 
 /** Checks a value that did not come from JSON text (a TypeScript caller's): null when it is JSON within the limits. */
-export const check = (value: unknown, maxDepth = MAX_DEPTH): JsonFault | null => checkAt(value, "$", 0, maxDepth)
+export const check = (value: unknown, maxDepth = MAX_DEPTH): JsonFault | null => {
+  const keys: Array<string | number> = []
+  const found = faultIn(value, 0, maxDepth, keys)
+  return found === null ? null : { ...found, path: pathOf(keys.reverse()) }
+}
 
-const checkAt = (value: unknown, path: string, depth: number, maxDepth: number): JsonFault | null => {
-  const fault = (reason: JsonFaultReason, message: string): JsonFault => ({ reason, path, message })
+const fault = (reason: JsonFaultReason, message: string) => ({ reason, message })
+
+/** `keys` gets the way to the fault, from its end: nothing is noted of a value that has none. */
+const faultIn = (
+  value: unknown,
+  depth: number,
+  maxDepth: number,
+  keys: Array<string | number>
+): Omit<JsonFault, "path"> | null => {
   switch (typeof value) {
     case "boolean":
       return null
@@ -259,8 +270,11 @@ const checkAt = (value: unknown, path: string, depth: number, maxDepth: number):
   if (depth === maxDepth) return fault("too_deep", `nested deeper than ${maxDepth} levels`)
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {
-      const found = checkAt(value[index], path + step(index), depth + 1, maxDepth)
-      if (found !== null) return found
+      const found = faultIn(value[index], depth + 1, maxDepth, keys)
+      if (found !== null) {
+        keys.push(index)
+        return found
+      }
     }
     return null
   }
@@ -268,8 +282,11 @@ const checkAt = (value: unknown, path: string, depth: number, maxDepth: number):
   if (prototype !== Object.prototype && prototype !== null) return fault("syntax", "an object with a class is not JSON")
   for (const key of Object.keys(value)) {
     if (!key.isWellFormed()) return fault("invalid_text", "a key that is not valid Unicode")
-    const found = checkAt((value as Record<string, unknown>)[key], path + step(key), depth + 1, maxDepth)
-    if (found !== null) return found
+    const found = faultIn((value as Record<string, unknown>)[key], depth + 1, maxDepth, keys)
+    if (found !== null) {
+      keys.push(key)
+      return found
+    }
   }
   return null
 }
