@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import JournalConflictError, ReplayDivergenceError, TurnBusyError, TurnJournalError, TurnSuspended
 from .events import KIND_TOOL_CALL, KIND_TOOL_RESULT
-from .faults import decode_row, recorded_failure
+from .faults import decode_row, name_of, recorded_failure
 from .steps import went_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from concurrent.futures import Future
 
     from .checkpoints import Checkpoints
     from .drive import Drive
@@ -58,6 +59,8 @@ class Driving:
         #: Why this drive takes no further step.
         self._halted: TurnJournalError | None = None
         self._has_ended = False
+        #: Steps that are run in other threads.
+        self._submitted: set[Future[Any]] = set()
 
     @property
     def run_id(self) -> str:
@@ -147,6 +150,20 @@ class Driving:
     def _halt(self, error: TurnJournalError) -> TurnJournalError:
         self._halted = error
         return error
+
+    def _cut_short(self, error: BaseException) -> None:
+        """A step has ended and the record does not say how: what the loop does next, no replay would do again."""
+        if self._halted is None:
+            self._halted = (
+                error
+                if isinstance(error, TurnJournalError)
+                else JournalConflictError(
+                    f"A step of run {self._run_id!r} was cut short by {name_of(error)}, so that its outcome is not on "
+                    "record: this drive takes no further step. Drive the run again. A time-out belongs into the "
+                    "function that the step is given: there it is a failure like any other, which is recorded.",
+                    details={"run_id": self._run_id, "error_type": name_of(error)},
+                )
+            )
 
     def _must_be_open(self, drive: Drive) -> None:
         if drive.token is None:

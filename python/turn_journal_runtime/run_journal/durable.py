@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -46,7 +47,9 @@ class DurableRun(DurableSteps):
         ReplayDivergenceError: It is not the recorded step.
         JournalConflictError: The run has ended, and the step is not on record.
 
-    After `UncertainEffectError`, `ReplayDivergenceError` or `TurnSuspended` the drive takes no further step.
+    After `UncertainEffectError`, `ReplayDivergenceError` or `TurnSuspended` the drive takes no further step; nor after
+    one that was cut short (cancelled, interrupted, or its record could not be written), whose outcome is not on record.
+    A run that is driven inside of a step and stops in one of the first three ways stops the outer one, too.
 
     Specified in run-journal.md, section 4.
     """
@@ -69,7 +72,7 @@ class DurableRun(DurableSteps):
             RecordedToolError: It failed, and the loop went on after that.
         """
         seq, drive = self._issue()
-        answer: T = _run(self._model(seq, drive, fn, args, request, on_change))
+        answer: T = self._run(self._model(seq, drive, fn, args, request, on_change))
         return answer
 
     def tool(
@@ -101,7 +104,7 @@ class DurableRun(DurableSteps):
         memo = self._memo(seq, drive, name, args)
         if memo is not _MISS:
             return memo
-        return _run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        return self._run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
 
     def submit(
         self,
@@ -116,7 +119,10 @@ class DurableRun(DurableSteps):
     ) -> Future[Any]:
         """`tool` in another thread: numbered here and now, so that it replays whatever order such calls end in."""
         seq, drive = self._issue()
-        return executor.submit(_run, self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        future = executor.submit(self._run, self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        self._submitted.add(future)
+        future.add_done_callback(self._submitted.discard)
+        return future
 
     def approval(self, question: str, binds: Any = None) -> Any:
         """The decision on a question that was shown with these arguments.
@@ -129,32 +135,32 @@ class DurableRun(DurableSteps):
             TurnSuspended: There is no decision yet; the question is recorded.
         """
         seq, drive = self._issue()
-        return _run(self._approval(seq, drive, question, binds))
+        return self._run(self._approval(seq, drive, question, binds))
 
     def iteration(self, index: int) -> int:
         """Where the loop is; `RunJournal.last_iteration` finds the highest."""
         seq, drive = self._issue()
-        return _run(self._iteration(seq, drive, index))
+        return self._run(self._iteration(seq, drive, index))
 
     def verification(self, name: str, success: bool, **details: Any) -> dict[str, Any]:
         """The outcome of a check, as it was when it was first recorded."""
         seq, drive = self._issue()
-        return _run(self._verification(seq, drive, name, success, details))
+        return self._run(self._verification(seq, drive, name, success, details))
 
     def now(self) -> float:
         """The time in seconds since the epoch, read once."""
         seq, drive = self._issue()
-        return _run(self._now(seq, drive))
+        return self._run(self._now(seq, drive))
 
     def random(self) -> float:
         """A random number from 0 up to 1, drawn once."""
         seq, drive = self._issue()
-        return _run(self._random(seq, drive))
+        return self._run(self._random(seq, drive))
 
     def uuid(self) -> str:
         """A random UUID, made once."""
         seq, drive = self._issue()
-        return _run(self._uuid(seq, drive))
+        return self._run(self._uuid(seq, drive))
 
     def finish(self, outcome: str = "done") -> None:
         """Closes the run and ends the drive.
@@ -176,10 +182,32 @@ class DurableRun(DurableSteps):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if error is not None:
+                for future in list(self._submitted):
+                    future.cancel()
+            # What a step in flight comes to is recorded while the run is still ours.
+            if error is None or isinstance(error, Exception):
+                wait(list(self._submitted))
             if error is None and self._halted is None:
                 self._finish("done")
         finally:
             self._release()
+
+    def _run(self, step: Step[T]) -> T:
+        try:
+            action = next(step)
+            while True:
+                try:
+                    outcome = _perform(action)
+                except BaseException as error:
+                    if isinstance(action, Write) or not isinstance(error, Exception):
+                        self._cut_short(error)
+                    action = step.throw(error)
+                else:
+                    action = step.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class AsyncDurableRun(DurableSteps):
@@ -189,6 +217,9 @@ class AsyncDurableRun(DurableSteps):
 
     Specified in run-journal.md, section 4.
     """
+
+    _in_flight = 0
+    _at_rest: asyncio.Event | None = None
 
     async def start(self) -> None:
         """Claims the run; steps do it by themselves when it was not done before, and the event loop waits for that."""
@@ -275,6 +306,9 @@ class AsyncDurableRun(DurableSteps):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            # What a step in flight comes to is recorded while the run is still ours; cancelled ones end by themselves.
+            if error is None or isinstance(error, Exception):
+                await self._rest()
             if error is None and self._halted is None:
                 await self._offload(self._finish, "done")
         finally:
@@ -282,19 +316,32 @@ class AsyncDurableRun(DurableSteps):
             if not self._has_ended:
                 await asyncio.shield(self._offload(self._release))
 
+    async def _rest(self) -> None:
+        """Waits for the steps in flight: those of a `gather` of which another one has failed are still under way."""
+        while self._in_flight:
+            self._at_rest = asyncio.Event()
+            await self._at_rest.wait()
+
     async def _run(self, step: Step[T]) -> T:
+        self._in_flight += 1
         try:
             action = next(step)
             while True:
                 try:
                     outcome = await self._perform(action)
                 except BaseException as error:
+                    if isinstance(action, Write) or not isinstance(error, Exception):
+                        self._cut_short(error)
                     action = step.throw(error)
                 else:
                     action = step.send(outcome)
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight and self._at_rest is not None:
+                self._at_rest.set()
 
     async def _perform(self, action: Call | Write) -> Any:
         if isinstance(action, Write):
@@ -310,21 +357,6 @@ class AsyncDurableRun(DurableSteps):
             return function(*arguments)
         work = partial(copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._journal._threads, work)
-
-
-def _run(step: Step[T]) -> T:
-    try:
-        action = next(step)
-        while True:
-            try:
-                outcome = _perform(action)
-            except BaseException as error:
-                action = step.throw(error)
-            else:
-                action = step.send(outcome)
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 def _perform(action: Call | Write) -> Any:

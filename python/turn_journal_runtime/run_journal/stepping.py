@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import orjson
 
-from ..errors import InvalidJournalError, TurnSuspended, UncertainEffectError
+from ..errors import InvalidJournalError, ReplayDivergenceError, TurnSuspended, UncertainEffectError
 from .driving import Driving
 from .events import (
     KIND_APPROVAL,
@@ -126,7 +126,13 @@ class DurableSteps(Driving):
             # The word that it did not happen holds for one attempt.
             yield Write(drive.attempt, seq, Attempt(KIND_TOOL_CALL, "again"))
         elif not restart_safe:
-            answer: Readback | None = None if readback is None else (yield Call(readback, key))
+            answer: Readback | None = None
+            if readback is not None:
+                try:
+                    answer = yield Call(readback, key)
+                except Exception as error:
+                    self._cut_short(error)
+                    raise
             if isinstance(answer, Committed):
                 value, text = self._recorded({"result": answer.result})
                 yield Write(drive.insert, seq, KIND_TOOL_RESULT, text)
@@ -139,6 +145,9 @@ class DurableSteps(Driving):
         token = _key.set(key)
         try:
             result = yield Call(fn, **args) if isinstance(args, (dict, Mapping)) else Call(fn, *(args or ()))
+        except _STOPPED as error:
+            self._halt(error)
+            raise
         except Exception as error:
             yield self._failure(seq, drive, KIND_TOOL_CALL, error)
             raise
@@ -147,12 +156,14 @@ class DurableSteps(Driving):
         try:
             value, text = self._recorded({"result": result})
         except InvalidJournalError as error:
-            raise InvalidJournalError(
+            failure = InvalidJournalError(
                 f"The tool at step {seq} of run {self._run_id!r} has run and its result cannot be recorded: "
-                f"{error.message} The step stays uncertain until it is settled.",
+                f"{error.message} Unless the loop goes on, the step stays uncertain until it is settled.",
                 kind=error.kind,
                 details={**error.details, "run_id": self._run_id, "seq": seq},
-            ) from error
+            )
+            yield self._failure(seq, drive, KIND_TOOL_CALL, failure)
+            raise failure from error
         snapshot = None
         if self._checkpoints is not None:
             snapshot = yield Write(self._checkpoints.snapshot)
@@ -186,10 +197,13 @@ class DurableSteps(Driving):
         self._must_be_open(drive)
         try:
             response = yield Call(fn, *args)
+            value, kept = self._recordable({"response": response})
+        except _STOPPED as error:
+            self._halt(error)
+            raise
         except Exception as error:
             yield self._failure(seq, drive, KIND_MODEL_DECISION, error)
             raise
-        value, kept = self._recordable({"response": response})
         kept = {"request": prints, **kept}
         if superseded:
             kept["superseded"] = superseded
@@ -306,6 +320,8 @@ class DurableSteps(Driving):
 
 
 _MISS: Final = object()
+#: A run inside of a step has stopped, and goes on with it: that is no failure of the step.
+_STOPPED: Final = (ReplayDivergenceError, TurnSuspended, UncertainEffectError)
 
 
 def _text(payload: Mapping[str, Any]) -> str:

@@ -1,27 +1,15 @@
 /**
  * What an agent's loop is written against: recorded steps return what is on record, and real work starts where the record
  * ends. The twin of `AsyncDurableRun` in Python, over the same file: run-journal.md, section 4.
- *
- * Steps are numbered when they start, in the order in which their effects are run, so that parallel steps replay
- * whatever order they finish in.
  */
 import { randomUUID } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import type { InvalidJournal } from "../contract/Errors.ts"
-import { type Attempt, wentOn } from "./Attempts.ts"
-import type { Drive } from "./Drive.ts"
-import {
-  conflict,
-  invalid,
-  RecordedToolError,
-  ReplayDivergence,
-  type RunJournalError,
-  type StepError,
-  TurnSuspended,
-  UncertainEffect
-} from "./Errors.ts"
+import type { Attempt } from "./Attempts.ts"
+import { type Attempting, type Driving, failure } from "./Driving.ts"
+import { invalid, ReplayDivergence, type StepError, TurnSuspended, UncertainEffect } from "./Errors.ts"
 import {
   KIND_APPROVAL,
   KIND_ITERATION,
@@ -32,7 +20,6 @@ import {
   type Kind
 } from "./Events.ts"
 import { asStored, differingFields, digest, encode, type Payload, type Value } from "./Payload.ts"
-import { decodeRow, type Redact } from "./Runs.ts"
 
 /** A readback's answer: the effect happened with this result, did not happen, or nobody can tell. */
 export type Readback =
@@ -67,7 +54,9 @@ export interface ModelOptions {
 /**
  * One drive of one run. A step's value is what a replay will give: JSON, with integers beyond ±(2^53−1) as `bigint`. A
  * tool or model that fails, fails as `RecordedToolError`, live and on replay. After `UncertainEffect`, `ReplayDivergence`
- * or `TurnSuspended` the drive takes no further step.
+ * or `TurnSuspended` the drive takes no further step; nor after a step that was interrupted or whose record could not be
+ * written, so that its outcome is not on record. A run that is driven inside of a step and stops in one of the first three
+ * ways stops the outer one, too.
  */
 export interface DurableRun {
   readonly runId: string
@@ -96,114 +85,35 @@ export interface DurableRun {
   readonly finish: (outcome: string) => Effect.Effect<void, StepError>
 }
 
-/** How the service runs a database call. */
-export type Attempting = <A>(calls: () => A) => Effect.Effect<A, RunJournalError>
-
-export interface Driven {
-  readonly run: DurableRun
-  /** Ends the drive as a loop that ended without an error does. */
-  readonly succeed: Effect.Effect<void, StepError>
-  readonly release: Effect.Effect<void, RunJournalError>
-}
-
-export const make = (drive: Drive, redact: Redact | null, attempting: Attempting): Driven => {
-  const { runId } = drive
-  let nextSeq = 0
-  let halted: StepError | null = null
-  let isOver = false
-
-  const halt = <E extends StepError>(error: E): E => {
-    halted = error
-    return error
-  }
-
-  /** The next step: numbered as it starts, refused when the drive is halted. */
-  const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
-    Effect.suspend((): Effect.Effect<A, E | StepError, R> => {
-      if (halted !== null) return Effect.fail(halted)
-      if (isOver)
-        return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
-      return body(nextSeq++)
-    })
-
-  /** What may throw our errors, before anything is run. */
-  const look = <A>(calls: () => A): Effect.Effect<A, RunJournalError> => attempting(calls)
-
-  /** A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less. */
-  const recordable = (payload: unknown): { readonly value: Payload; readonly kept: Payload } => {
-    const value = asStored(payload)
-    return { value, kept: redact === null ? value : asStored(redact(asStored(payload))) }
-  }
-
-  const at = (seq: number): ReadonlyMap<Kind, Uint8Array> => drive.record.get(seq) ?? new Map()
-  const recordedAt = (seq: number, kind: Kind): Payload | null => {
-    const payload = at(seq).get(kind)
-    return payload === undefined ? null : decodeRow(runId, { seq, kind, payload })
-  }
-
-  const diverge = (seq: number, issued: Payload, fields: ReadonlyArray<string>, what: string): ReplayDivergence => {
-    const events = at(seq)
-    const [first] = events.keys()
-    const kind =
-      first === undefined
-        ? (drive.attempts.get(seq)?.kind ?? "nothing")
-        : events.has(KIND_TOOL_CALL)
-          ? KIND_TOOL_CALL
-          : events.has(KIND_TOOL_RESULT)
-            ? "value"
-            : first
-    const recorded = { kind, ...(first === undefined ? {} : recordedAt(seq, first)) }
-    const name = "name" in recorded ? ` ${JSON.stringify(recorded["name"])}` : ""
-    return halt(
-      new ReplayDivergence({
-        kind: "replay_divergence",
-        message: `Run ${JSON.stringify(runId)} parts from its record at step ${seq} (${kind}${name} there, ${what} here); they differ in ${fields.join(", ")}. Nothing was run and the record is untouched. The loop's code or input has changed: replay with the old ones, or fork the run before that step.`,
-        details: { run_id: runId, seq, recorded, issued, fields }
-      })
-    )
-  }
-
-  const recordedFailure = (seq: number, attempt: Attempt): RecordedToolError =>
-    failure(runId, seq, attempt.errorType ?? "Error", attempt.message ?? "")
-
-  /** The record has nothing at this number: no step of another kind, and no failure that is to be raised again. */
-  const expectNothing = (seq: number, kind: Kind, issued: Payload): void => {
-    if (at(seq).size > 0) throw diverge(seq, { kind, ...issued }, ["kind"], `a step of kind ${kind}`)
-    const attempt = drive.attempts.get(seq)
-    if (attempt === undefined) return
-    if (attempt.kind !== kind) throw diverge(seq, { kind, ...issued }, ["kind"], `a step of kind ${kind}`)
-    if (wentOn(attempt, drive.lastSeq)) throw recordedFailure(seq, attempt)
-  }
-
-  const mustBeOpen = (): void => {
-    if (!drive.hasEnded) return
-    throw conflict(
-      `Run ${JSON.stringify(runId)} has ended: its record is replayed, and nothing new is run. Fork it to go on from one of its steps.`,
-      { run_id: runId }
-    )
-  }
+/** The steps of a drive. */
+export const make = (driving: Driving, attempting: Attempting): DurableRun => {
+  const { runId, lastSeq, step, halt, record, at, recordedAt, recordable, diverge, expectNothing, mustBeOpen } = driving
 
   /** Runs a tool or a model; what it fails with is recorded, and is its failure from here on. */
-  const running = <E, R>(seq: number, kind: Kind, work: Effect.Effect<unknown, E, R>) =>
+  const running = <A, E, R>(seq: number, kind: Kind, work: Effect.Effect<A, E, R>) =>
     Effect.catch(work, (error: E): Effect.Effect<never, StepError> => {
+      if (hasStopped(error)) return Effect.fail(halt(error))
       const { kept } = recordable({ error_type: nameOf(error), message: messageOf(error) })
       const errorType = String(kept["error_type"])
       const message = String(kept["message"])
-      const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq }
+      const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
       return Effect.andThen(
-        attempting(() => drive.attempt(seq, attempt)),
+        attempting(() => record.attempt(seq, attempt)),
         Effect.fail(failure(runId, seq, nameOf(error), messageOf(error)))
       )
     })
 
   const attemptTool = <E, R>(seq: number, key: string, work: Effect.Effect<unknown, E, R>) =>
     Effect.gen(function* () {
-      const result = yield* running(seq, KIND_TOOL_CALL, Effect.provideService(work, CurrentIdempotencyKey, key))
-      const { value, kept } = yield* Effect.mapError(
-        look(() => recordable({ result: result ?? null })),
-        (error) => (error._tag === "InvalidJournal" ? unrecordable(runId, seq, error) : error)
+      const keyed = Effect.provideService(work, CurrentIdempotencyKey, key)
+      const recorded = Effect.flatMap(keyed, (result) =>
+        Effect.mapError(
+          attempting(() => recordable({ result: result ?? null })),
+          (error) => (error._tag === "InvalidJournal" ? unrecordable(runId, seq, error) : error)
+        )
       )
-      yield* attempting(() => drive.insert(seq, KIND_TOOL_RESULT, encode(kept)))
+      const { value, kept } = yield* running(seq, KIND_TOOL_CALL, recorded)
+      yield* attempting(() => record.insert(seq, KIND_TOOL_RESULT, encode(kept)))
       return value["result"] ?? null
     })
 
@@ -215,7 +125,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
           | { readonly _tag: "Begin"; readonly call: string }
           | { readonly _tag: "Again"; readonly key: string; readonly attempt: Attempt | undefined }
         const key = `${runId}:${seq}:${name}`
-        const plan = yield* look((): Plan => {
+        const plan = yield* attempting((): Plan => {
           if (name === "") throw invalid("A tool's name is a text that is not empty.")
           const { kept } = recordable({ name, args: args ?? {} })
           const recorded = recordedAt(seq, KIND_TOOL_CALL)
@@ -232,24 +142,23 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
           }
           const result = recordedAt(seq, KIND_TOOL_RESULT)
           if (result !== null) return { _tag: "Known", value: result["result"] ?? null }
-          const attempt = drive.attempts.get(seq)
-          if (attempt !== undefined && wentOn(attempt, drive.lastSeq)) throw recordedFailure(seq, attempt)
+          driving.repeatFailure(seq)
           mustBeOpen()
-          return { _tag: "Again", key: String(recorded["idempotency_key"] ?? key), attempt }
+          return { _tag: "Again", key: String(recorded["idempotency_key"] ?? key), attempt: driving.attemptAt(seq) }
         })
         if (plan._tag === "Known") return plan.value
         if (plan._tag === "Begin") {
-          yield* attempting(() => drive.insert(seq, KIND_TOOL_CALL, plan.call))
+          yield* attempting(() => record.insert(seq, KIND_TOOL_CALL, plan.call))
           return yield* attemptTool(seq, key, run)
         }
         if (plan.attempt?.state === "absent") {
           // The word that it did not happen holds for one attempt.
-          yield* attempting(() => drive.attempt(seq, AGAIN))
+          yield* attempting(() => record.attempt(seq, AGAIN))
         } else if (options.restartSafe !== true) {
           const answer = options.readback === undefined ? Unknown : yield* options.readback(plan.key)
           if (answer._tag === "Committed") {
-            const { value, kept } = yield* look(() => recordable({ result: answer.result ?? null }))
-            yield* attempting(() => drive.insert(seq, KIND_TOOL_RESULT, encode(kept)))
+            const { value, kept } = yield* attempting(() => recordable({ result: answer.result ?? null }))
+            yield* attempting(() => record.insert(seq, KIND_TOOL_RESULT, encode(kept)))
             return value["result"] ?? null
           }
           if (answer._tag === "Unknown") {
@@ -273,7 +182,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
         type Plan =
           | { readonly _tag: "Known"; readonly value: Value }
           | { readonly _tag: "Ask"; readonly prints: Payload; readonly superseded: ReadonlyArray<Value> }
-        const plan = yield* look((): Plan => {
+        const plan = yield* attempting((): Plan => {
           const prints = fingerprints(options.request)
           const recorded = recordedAt(seq, KIND_MODEL_DECISION)
           if (recorded === null) {
@@ -292,15 +201,15 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
           return { _tag: "Ask", prints, superseded: [...(superseded as ReadonlyArray<Value>), former] }
         })
         if (plan._tag === "Known") return plan.value
-        const response = yield* running(seq, KIND_MODEL_DECISION, ask)
+        const recorded = Effect.flatMap(ask, (response) => attempting(() => recordable({ response: response ?? null })))
+        const { value, kept } = yield* running(seq, KIND_MODEL_DECISION, recorded)
         yield* attempting(() => {
-          const { kept } = recordable({ response: response ?? null })
           const isAgain = plan.superseded.length > 0
           const text = encode({ request: plan.prints, ...kept, ...(isAgain ? { superseded: plan.superseded } : {}) })
-          if (isAgain) drive.replace(seq, KIND_MODEL_DECISION, text)
-          else drive.insert(seq, KIND_MODEL_DECISION, text)
+          if (isAgain) record.replace(seq, KIND_MODEL_DECISION, text)
+          else record.insert(seq, KIND_MODEL_DECISION, text)
         })
-        return asStored({ response: response ?? null })["response"] ?? null
+        return value["response"] ?? null
       })
     )
 
@@ -322,7 +231,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
         if (recorded === null) {
           expectNothing(seq, KIND_APPROVAL, issued)
           mustBeOpen()
-          drive.insert(seq, KIND_APPROVAL, encode(issued))
+          record.insert(seq, KIND_APPROVAL, encode(issued))
           throw suspended()
         }
         const identity = ({ question, binds_digest }: Payload): Payload => ({
@@ -332,14 +241,14 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
         const fields = differingFields(identity(recorded), identity(issued))
         if (fields.length === 0 && recorded["decision"] !== undefined) return recorded["decision"]
         mustBeOpen()
-        if (fields.length > 0 && seq < drive.lastSeq) {
+        if (fields.length > 0 && seq < lastSeq) {
           throw diverge(seq, { kind: KIND_APPROVAL, ...issued }, fields, "a question")
         }
         if (fields.length > 0) {
           // Nothing was done on the old decision yet: the new arguments are a new question.
           const { superseded = [], ...former } = recorded
           const all = [...(superseded as ReadonlyArray<Value>), former]
-          drive.replace(seq, KIND_APPROVAL, encode({ ...issued, superseded: all }))
+          record.replace(seq, KIND_APPROVAL, encode({ ...issued, superseded: all }))
         }
         throw suspended()
       })
@@ -365,7 +274,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
           expectNothing(seq, kind, pick(payload))
           mustBeOpen()
           const { value, kept } = recordable(payload)
-          drive.insert(seq, kind, encode(kept))
+          record.insert(seq, kind, encode(kept))
           return value
         }
         const fields = differingFields(pick(recorded), recordable(pick(payload)).kept)
@@ -380,44 +289,25 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
       (payload) => payload["result"] as A
     )
 
-  const finish = (outcome: string): Effect.Effect<void, StepError> =>
-    Effect.suspend(() => {
-      if (halted !== null) return Effect.fail(halted)
-      if (isOver) return Effect.void
-      return attempting(() => {
-        if (nextSeq <= drive.lastSeq) throw diverge(nextSeq, { kind: "end" }, ["kind"], "the loop ended")
-        if (!drive.hasEnded) drive.finish(outcome)
-        isOver = true
-      })
-    })
-
   return {
-    run: {
-      runId,
-      model,
-      tool,
-      approval,
-      iteration: (index) =>
-        Effect.map(
-          once(KIND_ITERATION, () => {
-            if (!Number.isSafeInteger(index)) throw invalid("An iteration is an integer.")
-            return { index }
-          }, ["index"]),
-          (payload) => payload["index"] as number
-        ),
-      verification: (name, success, details = {}) =>
-        once(KIND_VERIFICATION, () => asStored({ name, success, ...details }), ["name"]),
-      now: value("now", () => Date.now() / 1000),
-      random: value("random", Math.random),
-      uuid: value("uuid", () => randomUUID()),
-      finish
-    },
-    succeed: Effect.suspend(() => (halted === null ? finish("done") : Effect.void)),
-    release: Effect.suspend(() => {
-      if (isOver) return Effect.void
-      isOver = true
-      return attempting(() => drive.release(halted?._tag === "TurnSuspended"))
-    })
+    runId,
+    model,
+    tool,
+    approval,
+    iteration: (index) =>
+      Effect.map(
+        once(KIND_ITERATION, () => {
+          if (!Number.isSafeInteger(index)) throw invalid("An iteration is an integer.")
+          return { index }
+        }, ["index"]),
+        (payload) => payload["index"] as number
+      ),
+    verification: (name, success, details = {}) =>
+      once(KIND_VERIFICATION, () => asStored({ name, success, ...details }), ["name"]),
+    now: value("now", () => Date.now() / 1000),
+    random: value("random", Math.random),
+    uuid: value("uuid", () => randomUUID()),
+    finish: driving.finish
   }
 }
 
@@ -425,6 +315,12 @@ const AGAIN: Attempt = { kind: KIND_TOOL_CALL, state: "again", errorType: null, 
 
 const isObject = (value: Value): value is Payload =>
   typeof value === "object" && value !== null && !Array.isArray(value)
+
+type Stopped = ReplayDivergence | TurnSuspended | UncertainEffect
+
+/** Whether a run inside of a step has stopped, and goes on with it: that is no failure of the step. */
+const hasStopped = (error: unknown): error is Stopped =>
+  error instanceof ReplayDivergence || error instanceof TurnSuspended || error instanceof UncertainEffect
 
 const nameOf = (error: unknown): string => {
   if (Predicate.hasProperty(error, "_tag") && typeof error._tag === "string") return error._tag
@@ -436,18 +332,14 @@ const messageOf = (error: unknown): string => {
   return String(error).toWellFormed()
 }
 
-const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
-  new RecordedToolError({
-    kind: "tool_failed",
-    message,
-    details: { run_id: runId, seq, error_type: errorType, message }
-  })
-
 const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
   const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`
-  return Object.assign(invalid(`${where}: ${error.message} The step stays uncertain until it is settled.`), {
-    details: { ...error.details, run_id: runId, seq }
-  })
+  return Object.assign(
+    invalid(`${where}: ${error.message} Unless the loop goes on, the step stays uncertain until it is settled.`),
+    {
+      details: { ...error.details, run_id: runId, seq }
+    }
+  )
 }
 
 const uncertainEffect = (

@@ -15,6 +15,7 @@ import type * as Scope from "effect/Scope"
 import { StoreFailure } from "../contract/Errors.ts"
 import { Busy, createPrivate, type Durability, MEMORY, open } from "./Database.ts"
 import * as Drive from "./Drive.ts"
+import * as Driving from "./Driving.ts"
 import * as Durable from "./DurableRun.ts"
 import {
   conflict,
@@ -125,9 +126,9 @@ export const make = (
               Drive.Drive,
               RunJournalError | ResumeBudgetExhausted
             >,
-            (claimed) => Durable.make(claimed, redact, attempting)
+            (claimed) => Driving.make(claimed, redact, attempting)
           ),
-          ({ run, succeed }) => Effect.tap(loop(run), succeed),
+          (driving) => Effect.tap(loop(Durable.make(driving, attempting)), driving.succeed),
           ({ release }, exit) => (Exit.isSuccess(exit) ? Effect.orDie(release) : Effect.ignore(release))
         )
       return RunJournal.of({

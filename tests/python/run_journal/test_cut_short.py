@@ -1,0 +1,342 @@
+"""Steps that end without an outcome on record: what a loop did after one, no replay would do again. run-journal.md,
+section 4."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.python.run_journal.forms import Form, drive
+
+from turn_journal_runtime.errors import (
+    InvalidJournalError,
+    JournalConflictError,
+    JournalStoreError,
+    RecordedToolError,
+    ReplayDivergenceError,
+    TurnSuspended,
+    UncertainEffectError,
+)
+from turn_journal_runtime.run_journal import (
+    KIND_TOOL_CALL,
+    KIND_TOOL_RESULT,
+    AsyncDurableRun,
+    DurableRun,
+    RunJournal,
+    current_idempotency_key,
+)
+
+if TYPE_CHECKING:
+    from turn_journal_runtime.run_journal.drive import Drive
+
+
+class Killed(BaseException):
+    """What ends a drive as a crash would."""
+
+
+@pytest.fixture(params=["sync", "async"])
+def form(request: pytest.FixtureRequest) -> Form:
+    found: Form = request.param
+    return found
+
+
+# Cancelled, interrupted, not recorded
+
+
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_a_time_out_around_a_step_ends_the_drive(journal: RunJournal, step: str) -> None:
+    """The next drive takes the step again, and it may be in time: then whatever the loop had done without its answer
+    would stand in the way for ever."""
+    asked: list[float] = []
+
+    async def answer(seconds: float) -> str:
+        asked.append(seconds)
+        await asyncio.sleep(seconds)
+        return "in time"
+
+    async def loop(run: AsyncDurableRun, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(0.01):
+                if step == "model":
+                    return await run.model(answer, seconds)
+                return await run.tool("look", {}, partial(answer, seconds), restart_safe=True)
+        except TimeoutError:
+            return await run.model(lambda: "the other model")
+
+    with pytest.raises(JournalConflictError, match=r"cut short by asyncio\.exceptions\.CancelledError") as caught:
+        drive("async", journal, "r", partial(loop, seconds=60))
+    assert caught.value.details == {"run_id": "r", "error_type": "asyncio.exceptions.CancelledError"}
+    assert journal.interrupted_runs() == ["r"]
+    assert drive("async", journal, "r", partial(loop, seconds=0)) == "in time"
+    assert asked == [60, 0]
+
+
+def test_a_time_out_in_a_function_is_a_failure_that_is_recorded(journal: RunJournal) -> None:
+    asked: list[str] = []
+
+    async def late() -> str:
+        asked.append("late")
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+        raise AssertionError
+
+    async def loop(run: AsyncDurableRun, dies: bool) -> Any:
+        try:
+            found = await run.tool("look", {}, late)
+        except TimeoutError:
+            found = await run.model(lambda: asked.append("other"))
+        if dies:
+            raise Killed
+        return found
+
+    with pytest.raises(Killed):
+        drive("async", journal, "r", partial(loop, dies=True))
+    assert drive("async", journal, "r", partial(loop, dies=False)) is None
+    assert asked == ["late", "other"]
+
+
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_a_loop_that_swallows_an_interruption_does_not_go_on(form: Form, journal: RunJournal, step: str) -> None:
+    ran: list[str] = []
+
+    def interrupted() -> None:
+        raise Killed
+
+    async def loop(run: Any) -> None:
+        with pytest.raises(Killed):
+            await (run.model(interrupted) if step == "model" else run.tool("t", {}, interrupted))
+        await run.tool("next", {}, lambda: ran.append("next"))
+
+    with pytest.raises(JournalConflictError, match=r"cut short by .*Killed"):
+        drive(form, journal, "r", loop)
+    assert (ran, journal.interrupted_runs()) == ([], ["r"])
+
+
+@pytest.mark.parametrize("kind", [KIND_TOOL_CALL, KIND_TOOL_RESULT])
+def test_a_loop_that_swallows_a_full_disk_does_not_go_on(
+    form: Form, journal: RunJournal, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    ran: list[str] = []
+
+    async def loop(run: Any) -> None:
+        await run.iteration(0)
+        cls = type(run._drive)
+        insert = cls.insert
+
+        def full(self: Drive, seq: int, recorded: str, *rest: Any) -> None:
+            if recorded == kind:
+                raise JournalStoreError("full", kind="store_full")
+            insert(self, seq, recorded, *rest)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cls, "insert", full)
+            with pytest.raises(JournalStoreError):
+                await run.tool("pay", {}, lambda: ran.append("paid"))
+        await run.iteration(1)
+
+    with pytest.raises(JournalStoreError):
+        drive(form, journal, "r", loop)
+    assert ran == (["paid"] if kind == KIND_TOOL_RESULT else [])
+    assert [step.tool for step in journal.uncertain("r")] == (["pay"] if kind == KIND_TOOL_RESULT else [])
+    assert journal.interrupted_runs() == ["r"]
+
+
+def test_a_loop_that_swallows_a_readbacks_failure_does_not_go_on(form: Form, journal: RunJournal) -> None:
+    def dies() -> None:
+        raise Killed
+
+    def lost(key: str) -> None:
+        raise ConnectionError(key)
+
+    async def loop(run: Any) -> None:
+        try:
+            await run.tool("pay", {}, dies, readback=lost)
+        except ConnectionError:
+            await run.iteration(1)
+
+    with pytest.raises(Killed):
+        drive(form, journal, "r", loop)
+    with pytest.raises(JournalConflictError, match="cut short by ConnectionError"):
+        drive(form, journal, "r", loop)
+    assert [event.kind for event in journal.events("r")] == [KIND_TOOL_CALL]
+
+
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_a_loop_may_go_on_after_what_cannot_be_recorded_and_replays(form: Form, journal: RunJournal, step: str) -> None:
+    """Half a surrogate pair comes out of a provider's JSON; asked again, or run again, it would come again."""
+    ran: list[str] = []
+
+    def answer() -> str:
+        ran.append(step)
+        return "\ud83d"
+
+    async def loop(run: Any, dies: bool) -> str:
+        with pytest.raises(InvalidJournalError, match="not valid Unicode"):
+            await (run.model(answer) if step == "model" else run.tool("t", {}, answer))
+        found = str(await run.model(lambda: "went on"))
+        if dies:
+            raise Killed
+        return found
+
+    with pytest.raises(Killed):
+        drive(form, journal, "r", partial(loop, dies=True))
+    assert drive(form, journal, "r", partial(loop, dies=False)) == "went on"
+    assert ran == [step]
+
+
+# Steps in flight when the loop ends
+
+
+def test_steps_beside_a_failed_one_are_recorded_before_the_run_is_let_go(journal: RunJournal) -> None:
+    """`gather` raises the first failure and leaves the others under way."""
+    ran: list[str] = []
+
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def works(name: str) -> str:
+        ran.append(name)
+        await asyncio.sleep(0.02)
+        return name
+
+    async def loop(run: Any) -> Any:
+        slow = [run.tool("work", {"name": name}, works) for name in ("a", "b")]
+        return await asyncio.gather(run.tool("fail", {}, fails), *slow)
+
+    with pytest.raises(ValueError, match="no"):
+        drive("async", journal, "r", loop)
+    assert [step.tool for step in journal.uncertain("r")] == ["fail"]
+    journal.settle("r", 2, result="done by hand")
+    assert drive("async", journal, "r", loop) == ["done by hand", "a", "b"]
+    assert ran == ["a", "b"]
+
+
+def test_a_step_that_nobody_awaits_is_recorded_before_the_run_is_closed(journal: RunJournal) -> None:
+    async def loop(run: Any) -> None:
+        task = asyncio.create_task(run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")))
+        await asyncio.sleep(0)
+        kept.append(task)
+
+    kept: list[asyncio.Task[Any]] = []
+    drive("async", journal, "r", loop)
+    assert journal.replay_index("r")[0, KIND_TOOL_RESULT] == {"result": "worked"}
+    assert journal.interrupted_runs() == []
+
+
+def test_a_question_waits_for_the_tools_beside_it(journal: RunJournal) -> None:
+    async def loop(run: Any) -> Any:
+        return await asyncio.gather(
+            run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")), run.approval("go on?")
+        )
+
+    with pytest.raises(TurnSuspended):
+        drive("async", journal, "r", loop, max_resumes=0)
+    assert journal.uncertain("r") == []
+    journal.approve("r", 1, True, by="me")
+    assert drive("async", journal, "r", loop, max_resumes=0) == ["worked", True]
+
+
+def test_a_cancelled_drive_waits_for_nothing(journal: RunJournal) -> None:
+    async def main() -> None:
+        started, never = asyncio.Event(), asyncio.Event()
+        kept: list[asyncio.Task[Any]] = []
+
+        async def tool() -> None:
+            started.set()
+            await never.wait()
+
+        async def agent() -> None:
+            async with AsyncDurableRun(journal, "r") as run:
+                kept.append(asyncio.create_task(run.tool("t", {}, tool)))
+                await never.wait()
+
+        driving = asyncio.create_task(agent())
+        await started.wait()
+        driving.cancel()
+        await asyncio.wait([driving], timeout=5)
+        assert driving.cancelled()
+        kept[0].cancel()
+
+    asyncio.run(main())
+    assert [step.tool for step in journal.uncertain("r")] == ["t"]
+    assert journal.interrupted_runs() == ["r"]
+
+
+def test_steps_in_threads_are_recorded_before_the_run_is_let_go(journal: RunJournal) -> None:
+    begun, end = threading.Event(), threading.Event()
+    futures: list[Future[Any]] = []
+
+    def works() -> str:
+        begun.set()
+        assert end.wait(10)
+        return "worked"
+
+    def loop(run: DurableRun, pool: ThreadPoolExecutor) -> None:
+        futures.append(run.submit(pool, "first", {}, works))
+        futures.append(run.submit(pool, "second", {}, works))
+        assert begun.wait(10)
+        threading.Timer(0.02, end.set).start()
+        raise ValueError("meanwhile")
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(ValueError, match="meanwhile"), DurableRun(journal, "r") as run:
+            loop(run, pool)
+        assert (futures[0].result(), futures[1].cancelled()) == ("worked", True)
+    assert journal.uncertain("r") == []
+    with ThreadPoolExecutor(1) as pool, DurableRun(journal, "r") as run:
+        futures = [run.submit(pool, name, {}, works) for name in ("first", "second")]
+    assert [future.result() for future in futures] == ["worked", "worked"]
+    assert journal.interrupted_runs() == []
+
+
+# A run inside of a step
+
+
+def test_a_question_of_an_inner_run_suspends_the_outer_one(form: Form, journal: RunJournal) -> None:
+    """Not even a loop that hands every failure to its model may take it for one."""
+
+    def research(topic: str) -> str:
+        with DurableRun(journal, current_idempotency_key() or "") as inner:
+            return f"{topic}: {inner.approval('May I?')}"
+
+    async def loop(run: Any) -> Any:
+        try:
+            found = await run.tool("research", {"topic": "x"}, research, restart_safe=True)
+        except Exception as error:
+            found = f"the tool failed: {error}"
+        return await run.model(lambda: found)
+
+    for _ in range(3):
+        with pytest.raises(TurnSuspended):
+            drive(form, journal, "r", loop, max_resumes=0)
+    (waiting,) = journal.pending_approvals()
+    assert (waiting.run_id, waiting.seq) == ("r:0:research", 0)
+    journal.approve(waiting.run_id, waiting.seq, "yes", by="me")
+    assert drive(form, journal, "r", loop, max_resumes=0) == "x: yes"
+    assert journal.interrupted_runs() == []
+
+
+@pytest.mark.parametrize("stop", [UncertainEffectError, ReplayDivergenceError, TurnSuspended])
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_an_inner_run_that_stops_is_no_failure_of_the_step(
+    form: Form, journal: RunJournal, stop: type[Exception], step: str
+) -> None:
+    def inner() -> None:
+        raise stop("the inner run has stopped")
+
+    async def loop(run: Any, work: Any) -> Any:
+        try:
+            return await (run.model(work) if step == "model" else run.tool("t", {}, work, restart_safe=True))
+        except RecordedToolError:
+            return "taken for a failure"
+        except Exception:
+            return await run.iteration(1)
+
+    with pytest.raises(stop):
+        drive(form, journal, "r", partial(loop, work=inner))
+    assert all(step.error_type is None for step in journal.uncertain("r"))
+    assert drive(form, journal, "r", partial(loop, work=lambda: "done")) == "done"

@@ -1,0 +1,191 @@
+/**
+ * A drive and the record it starts from: its steps numbered, halted, ended; and the rule that a replay is the record's.
+ * The twin of run_journal/driving.py: run-journal.md, section 4.
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import { type Attempt, wentOn } from "./Attempts.ts"
+import type { Drive } from "./Drive.ts"
+import {
+  conflict,
+  isRunError,
+  RecordedToolError,
+  ReplayDivergence,
+  type RunJournalError,
+  type StepError
+} from "./Errors.ts"
+import { KIND_TOOL_CALL, KIND_TOOL_RESULT, type Kind } from "./Events.ts"
+import { asStored, type Payload } from "./Payload.ts"
+import { decodeRow, type Redact } from "./Runs.ts"
+
+/** How the service runs a database call. */
+export type Attempting = <A>(calls: () => A) => Effect.Effect<A, RunJournalError>
+
+export interface Driving {
+  readonly runId: string
+  readonly lastSeq: number
+  /** The number that the next step will get. */
+  readonly nextSeq: () => number
+  /** The next step: numbered as it starts, in the order in which steps are run; refused when the drive is halted. */
+  readonly step: <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>) => Effect.Effect<A, E | StepError, R>
+  /** This drive takes no further step. */
+  readonly halt: <E extends StepError>(error: E) => E
+  /** The writes of the drive: one that is refused ends it. */
+  readonly record: Pick<Drive, "insert" | "replace" | "attempt">
+  readonly at: (seq: number) => ReadonlyMap<Kind, Uint8Array>
+  readonly recordedAt: (seq: number, kind: Kind) => Payload | null
+  readonly attemptAt: (seq: number) => Attempt | undefined
+  /** A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less. */
+  readonly recordable: (payload: unknown) => { readonly value: Payload; readonly kept: Payload }
+  readonly diverge: (seq: number, issued: Payload, fields: ReadonlyArray<string>, what: string) => ReplayDivergence
+  /** The record has nothing at this number: no step of another kind, and no failure that is to be raised again. */
+  readonly expectNothing: (seq: number, kind: Kind, issued: Payload) => void
+  /** Raises the failure of an earlier attempt again when the loop went on after it. */
+  readonly repeatFailure: (seq: number) => void
+  readonly mustBeOpen: () => void
+  readonly finish: (outcome: string) => Effect.Effect<void, StepError>
+  /** Ends the drive as a loop that ended without an error does. */
+  readonly succeed: Effect.Effect<void, StepError>
+  readonly release: Effect.Effect<void, RunJournalError>
+}
+
+export const make = (drive: Drive, redact: Redact | null, attempting: Attempting): Driving => {
+  const { runId } = drive
+  let nextSeq = 0
+  let halted: StepError | null = null
+  let isOver = false
+
+  const halt = <E extends StepError>(error: E): E => {
+    halted = error
+    return error
+  }
+
+  /** What a step has ended with: nothing follows it when the record does not say how, for no replay would do that again. */
+  const cutShort = (cause: Cause.Cause<unknown>): void => {
+    const error = Cause.hasInterrupts(cause) ? null : Cause.squash(cause)
+    if (halted !== null || (isRunError(error) && mayGoOn(error))) return
+    halted = isRunError(error)
+      ? (error as StepError)
+      : conflict(
+          `A step of run ${JSON.stringify(runId)} was ${error === null ? "interrupted" : "cut short"}, so that its outcome is not on record: this drive takes no further step. Drive the run again. A time-out belongs into the effect that the step is given: there it is a failure like any other, which is recorded.`,
+          { run_id: runId }
+        )
+  }
+
+  const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
+    error._tag === "RecordedToolError" || error._tag === "InvalidJournal" || drive.hasEnded
+
+  const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
+    Effect.suspend((): Effect.Effect<A, E | StepError, R> => {
+      if (halted !== null) return Effect.fail(halted)
+      if (isOver) {
+        return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
+      }
+      return Effect.onError(body(nextSeq++), (cause) => Effect.sync(() => cutShort(cause)))
+    })
+
+  const written = (write: () => void): void => {
+    try {
+      write()
+    } catch (error) {
+      if (isRunError(error)) halt(error as StepError)
+      throw error
+    }
+  }
+
+  const at: Driving["at"] = (seq) => drive.record.get(seq) ?? new Map()
+
+  const recordedAt: Driving["recordedAt"] = (seq, kind) => {
+    const payload = at(seq).get(kind)
+    return payload === undefined ? null : decodeRow(runId, { seq, kind, payload })
+  }
+
+  const diverge: Driving["diverge"] = (seq, issued, fields, what) => {
+    const events = at(seq)
+    const [first] = events.keys()
+    const kind =
+      first === undefined
+        ? (drive.attempts.get(seq)?.kind ?? "nothing")
+        : events.has(KIND_TOOL_CALL)
+          ? KIND_TOOL_CALL
+          : events.has(KIND_TOOL_RESULT)
+            ? "value"
+            : first
+    const recorded = { kind, ...(first === undefined ? {} : recordedAt(seq, first)) }
+    const name = "name" in recorded ? ` ${JSON.stringify(recorded["name"])}` : ""
+    return halt(
+      new ReplayDivergence({
+        kind: "replay_divergence",
+        message: `Run ${JSON.stringify(runId)} parts from its record at step ${seq} (${kind}${name} there, ${what} here); they differ in ${fields.join(", ")}. Nothing was run and the record is untouched. The loop's code or input has changed: replay with the old ones, or fork the run before that step.`,
+        details: { run_id: runId, seq, recorded, issued, fields }
+      })
+    )
+  }
+
+  const repeatFailure: Driving["repeatFailure"] = (seq) => {
+    const attempt = drive.attempts.get(seq)
+    if (attempt === undefined || !wentOn(attempt, drive.lastSeq)) return
+    throw failure(runId, seq, attempt.errorType ?? "Error", attempt.message ?? "")
+  }
+
+  const finish: Driving["finish"] = (outcome) =>
+    Effect.suspend(() => {
+      if (halted !== null) return Effect.fail(halted)
+      if (isOver) return Effect.void
+      return attempting(() => {
+        if (nextSeq <= drive.lastSeq) throw diverge(nextSeq, { kind: "end" }, ["kind"], "the loop ended")
+        if (!drive.hasEnded) drive.finish(outcome)
+        isOver = true
+      })
+    })
+
+  return {
+    runId,
+    lastSeq: drive.lastSeq,
+    nextSeq: () => nextSeq,
+    step,
+    halt,
+    record: {
+      insert: (...event) => written(() => drive.insert(...event)),
+      replace: (...event) => written(() => drive.replace(...event)),
+      attempt: (...attempt) => written(() => drive.attempt(...attempt))
+    },
+    at,
+    recordedAt,
+    attemptAt: (seq) => drive.attempts.get(seq),
+    recordable: (payload) => {
+      const value = asStored(payload)
+      return { value, kept: redact === null ? value : asStored(redact(asStored(payload))) }
+    },
+    diverge,
+    expectNothing: (seq, kind, issued) => {
+      if (at(seq).size > 0 || (drive.attempts.get(seq)?.kind ?? kind) !== kind) {
+        throw diverge(seq, { kind, ...issued }, ["kind"], `a step of kind ${kind}`)
+      }
+      repeatFailure(seq)
+    },
+    repeatFailure,
+    mustBeOpen: () => {
+      if (!drive.hasEnded) return
+      throw conflict(
+        `Run ${JSON.stringify(runId)} has ended: its record is replayed, and nothing new is run. Fork it to go on from one of its steps.`,
+        { run_id: runId }
+      )
+    },
+    finish,
+    succeed: Effect.suspend(() => (halted === null ? finish("done") : Effect.void)),
+    release: Effect.suspend(() => {
+      if (isOver) return Effect.void
+      isOver = true
+      return attempting(() => drive.release(halted?._tag === "TurnSuspended"))
+    })
+  }
+}
+
+/** The failure of a tool or a model, live and on replay. */
+export const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
+  new RecordedToolError({
+    kind: "tool_failed",
+    message,
+    details: { run_id: runId, seq, error_type: errorType, message }
+  })
