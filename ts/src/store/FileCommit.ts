@@ -73,8 +73,8 @@ export const make = (
   }
 
   /** Appends in place. What stood after the transition that is followed is overwritten and cut. */
-  const append = (work: Work, files: Files, { after, setAside }: Commit, bytes: Buffer): number => {
-    const found = exists(files.history) ? openPlain(files.history, O_RDWR | GUARDED) : null
+  const append = (work: Work, files: Files, stored: Encoded, { after, setAside }: Commit, bytes: Buffer): number => {
+    const found = stored.history === null ? null : openPlain(files.history, O_RDWR | GUARDED)
     const history = work.keep(found ?? disk.open("history.open", files.history, NEW_FILE))
     const start = after?.revision ?? 0
     const end = after === null ? 0 : start + 1
@@ -167,7 +167,7 @@ export const make = (
     if (stored.history === null && commit.lines.length === 0) return null
     return stored.history === null && stored.snapshot !== null
       ? adopt(work, files, bytes)
-      : append(work, files, commit, bytes)
+      : append(work, files, stored, commit, bytes)
   }
 
   const settle: FileCommits["settle"] = (files) =>

@@ -134,7 +134,6 @@ const make = (
     attempt("read the journal", place.path, () => (folderStands(place) ? snapshotOf(place) : null))
 
   const makeFolders = (place: Place): void => {
-    if (folderStands(place)) return
     const missing: Array<string> = []
     for (let at = dirname(place.path); !exists(at); at = dirname(at)) missing.unshift(at)
     for (const folder of missing) {
@@ -171,20 +170,21 @@ const make = (
     })
 
     // Where no writer of ours ever was, a refusal leaves no trace: no folder, and no lock file.
-    const foresee = Effect.gen(function* () {
-      const stored = yield* load(place)
+    const foresee = Effect.fnUntraced(function* (stands: boolean) {
+      const stored = stands ? yield* locks.with(files.lock, "shared", loadLocked(place)) : NOTHING
       const step = yield* Effect.fromResult(decide(stored))
-      yield* attempt("make the turn's folder", place.path, () => makeFolders(place))
+      if (!stands) yield* attempt("make the turn's folder", place.path, () => makeFolders(place))
       return stored.snapshot === null && stored.history === null ? step : null
     })
 
-    return Effect.flatMap(
-      attempt("read the turn", place.path, () => folderStands(place) && exists(files.lock)),
-      (known) =>
-        Effect.flatMap(known ? Effect.succeed(null) : foresee, (foreseen) =>
-          locks.with(files.lock, "exclusive", decideAndCommit(foreseen))
-        )
-    )
+    return Effect.gen(function* () {
+      const found = yield* attempt("read the turn", place.path, () => {
+        const stands = folderStands(place)
+        return { stands, lock: stands && exists(files.lock) }
+      })
+      const foreseen = found.lock ? null : yield* foresee(found.stands)
+      return yield* locks.with(files.lock, "exclusive", decideAndCommit(foreseen))
+    })
   }
 
   return {

@@ -60,19 +60,20 @@ export const genesis = (turn: TurnAddress | null): string =>
 type Signed = Pick<Transition, "hash" | "hmac">
 type Content = Omit<Transition, keyof Signed>
 
-/** Canonical JSON of a line; keys in the order of RFC 8785. */
-const lineText = (content: Content, journal: string, phases: string, { hash, hmac }: Partial<Signed>): string => {
+/** Writes the canonical JSON of a line, with as many of its signs as it is given; keys in the order of RFC 8785. */
+const lineWriter = (content: Content, journal: string, phases: string): ((signs: Partial<Signed>) => string) => {
   const { adopted, at, operationId, prev, pruned, seq, status } = content
-  return [
-    `{${adopted ? '"adopted":true,' : ""}"at":${JSON.stringify(at)},"completed_phases":${phases},`,
-    hash === undefined ? "" : `"hash":"${hash}",`,
-    hmac === undefined || hmac === null ? "" : `"hmac":"${hmac}",`,
-    `"journal":${journal},"operation_id":${JSON.stringify(operationId)},"prev":${JSON.stringify(prev)},`,
+  const tombstone =
     pruned === null
       ? ""
-      : `"pruned":{"operation_id":${JSON.stringify(pruned.operationId)},"turn":${JSON.stringify(pruned.turn)}},`,
-    `"seq":${seq},"status":${JSON.stringify(status)}}`
-  ].join("")
+      : `"pruned":{"operation_id":${JSON.stringify(pruned.operationId)},"turn":${JSON.stringify(pruned.turn)}},`
+  const before = `{${adopted ? '"adopted":true,' : ""}"at":${JSON.stringify(at)},"completed_phases":${phases},`
+  const after = `"journal":${journal},"operation_id":${JSON.stringify(operationId)},"prev":${JSON.stringify(prev)},${tombstone}"seq":${seq},"status":${JSON.stringify(status)}}`
+  return ({ hash, hmac }) =>
+    before +
+    (hash === undefined ? "" : `"hash":"${hash}",`) +
+    (hmac === undefined || hmac === null ? "" : `"hmac":"${hmac}",`) +
+    after
 }
 
 const sign = (key: SigningKey, text: string): string =>
@@ -101,11 +102,11 @@ export const writeLine = (
     adopted,
     pruned: prunes === null ? null : { operationId: prunes, turn: genesis(turn) }
   }
-  const phases = JSON.stringify(examination.completed)
-  const hmac = key === null ? null : sign(key, lineText(content, canonical, phases, {}))
-  const hash = sha256(lineText(content, canonical, phases, { hmac }))
+  const textWith = lineWriter(content, canonical, JSON.stringify(examination.completed))
+  const hmac = key === null ? null : sign(key, textWith({}))
+  const hash = sha256(textWith({ hmac }))
   return {
-    text: lineText(content, canonical, phases, { hash, hmac }),
+    text: textWith({ hash, hmac }),
     link: { seq: content.seq, hash, operationId, pruned: content.pruned }
   }
 }
@@ -128,20 +129,19 @@ export const readLine = (
   const record = parseRecord(text)
   if (record === null) return Result.fail("line_damaged")
   let body: string
-  let phases: string
   try {
     body = canonicalText(record.journal)
-    phases = JSON.stringify(record.completedPhases)
   } catch {
     return Result.fail("line_damaged")
   }
-  if (lineText(record, body, phases, record) !== text) return Result.fail("line_damaged")
-  if (sha256(lineText(record, body, phases, { hmac: record.hmac })) !== record.hash) return Result.fail("line_changed")
+  const textWith = lineWriter(record, body, JSON.stringify(record.completedPhases))
+  if (textWith(record) !== text) return Result.fail("line_damaged")
+  if (sha256(textWith({ hmac: record.hmac })) !== record.hash) return Result.fail("line_changed")
   if (sha256(body) !== record.operationId) return Result.fail("line_changed")
   if (!follows(record, previous, turn)) return Result.fail("line_out_of_place")
   if (key !== null) {
     if (record.hmac === null) return Result.fail("signature_missing")
-    if (!sameSecret(sign(key, lineText(record, body, phases, {})), record.hmac)) {
+    if (!sameSecret(sign(key, textWith({})), record.hmac)) {
       return Result.fail("signature_invalid")
     }
   }

@@ -195,24 +195,27 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
   if (mode === "exclusive" && !writable) throw ioFailure(denied(), "lock the turn", lockFile)
   // On a database that it may only read, SQLite takes a reader's lock for a writer's: hence the check above.
   const database = new DatabaseSync(lockFile, { timeout: 0, readOnly: !writable, allowExtension: false })
-  let statements: Statements
   try {
-    statements = prepare(database)
+    keepInMemory(database)
   } catch (error) {
     database.close()
     if (isBusy(error)) return null
     throw notALock(error, lockFile)
   }
+  let look: StatementSync | null = null
   const handle: Handle = {
     ino,
     writable,
     held: false,
     begin: (wanted) => {
       try {
-        statements[wanted].run()
-        if (wanted === "shared") statements.look.get()
+        database.exec(BEGIN[wanted])
+        if (wanted === "shared") {
+          look ??= database.prepare("SELECT name FROM sqlite_master LIMIT 1")
+          look.get()
+        }
       } catch (error) {
-        if (database.isTransaction) statements.end.run()
+        if (database.isTransaction) database.exec(END)
         if (isBusy(error)) return false
         throw notALock(error, lockFile)
       }
@@ -221,7 +224,7 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
     },
     release: () => {
       handle.held = false
-      statements.end.run()
+      database.exec(END)
     },
     close: () => database.close()
   }
@@ -241,22 +244,14 @@ const identityOf = (lockFile: string): bigint => {
   return stat.ino
 }
 
-interface Statements extends Record<Mode, StatementSync> {
-  /** A read transaction holds its lock from its first read on. */
-  readonly look: StatementSync
-  readonly end: StatementSync
-}
+/** A read transaction holds its lock from its first read on. */
+const BEGIN: Readonly<Record<Mode, string>> = { exclusive: "BEGIN EXCLUSIVE", shared: "BEGIN" }
+const END = "ROLLBACK"
 
-const prepare = (database: DatabaseSync): Statements => {
-  // A write-ahead log would let readers in beside a writer, and leave files.
+/** A write-ahead log would let readers in beside a writer, and leave files. */
+const keepInMemory = (database: DatabaseSync): void => {
   const { journal_mode: mode } = database.prepare("PRAGMA journal_mode=MEMORY").get() as { journal_mode: string }
   if (mode === "wal") throw new Error("the database is in WAL mode")
-  return {
-    exclusive: database.prepare("BEGIN EXCLUSIVE"),
-    shared: database.prepare("BEGIN"),
-    look: database.prepare("SELECT name FROM sqlite_master LIMIT 1"),
-    end: database.prepare("ROLLBACK")
-  }
 }
 
 const mayWrite = (path: string): boolean => {
