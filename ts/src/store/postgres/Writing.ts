@@ -29,28 +29,39 @@ interface Change {
   readonly attempt: string
 }
 
+type Line = Commit["lines"][number]
 type Outcome = "made" | "missed"
 
 export const make = (reading: Reading) => {
-  /** Decides on what is remembered, as long as that comes to a change: only a change proves that it was right. */
-  const guess = <A, E>(server: Server, place: Place, decide: Decide<A, E>, lease: number | null) =>
-    Effect.gen(function* () {
-      const before = reading.remembered(place) ?? ABSENT
-      const decided = decide(before.encoded)
-      if (Result.isFailure(decided) || decided.success.commit === null) return null
-      const outcome = yield* carryOut(server, changeOf(place, before, decided.success, lease))
-      return outcome === "made" ? { answer: decided.success.answer } : null
-    })
-
+  /**
+   * Decides on what is remembered, as long as that comes to a change: only a change proves that it was right. Every
+   * write goes this way, so it is spared the steps of a generator.
+   */
   const transact = <A, E>(
     server: Server,
     place: Place,
     decide: Decide<A, E>,
     lease: number | null
   ): Effect.Effect<A, E | StoreError | JournalConflict> =>
+    Effect.suspend(() => {
+      const before = reading.remembered(place) ?? ABSENT
+      const decided = decide(before.encoded)
+      const careful = consider(server, place, decide, lease)
+      if (Result.isFailure(decided) || decided.success.commit === null) return careful
+      const { answer } = decided.success
+      return Effect.flatMap(carryOut(server, changeOf(place, before, decided.success, lease)), (outcome) =>
+        outcome === "made" ? Effect.succeed(answer) : careful
+      )
+    })
+
+  /** Decides on what is read for it. */
+  const consider = <A, E>(
+    server: Server,
+    place: Place,
+    decide: Decide<A, E>,
+    lease: number | null
+  ): Effect.Effect<A, E | StoreError | JournalConflict> =>
     Effect.gen(function* () {
-      const guessed = yield* guess(server, place, decide, lease)
-      if (guessed !== null) return guessed.answer
       const clock = yield* Clock.Clock
       const until = clock.currentTimeMillisUnsafe() + server.patience
       do {
@@ -65,29 +76,28 @@ export const make = (reading: Reading) => {
 
   const carryOut = (server: Server, change: Change): Effect.Effect<Outcome, StoreError> => {
     const { commit, before, forget } = change
-    const isAddition =
-      commit !== null && !forget && commit.lines.length === 1 && commit.updatedAt === undefined && grows(before, commit)
-    const sent = isAddition ? add(server, change, commit) : rewrite(server, change)
+    const [line, ...more] = commit?.lines ?? []
+    const isAddition = commit !== null && line !== undefined && more.length === 0 && !forget && grows(before, commit)
+    const sent = isAddition ? add(server, change, commit, line) : rewrite(server, change)
     return Effect.catchTag(sent, "Unsure", (unsure) => settle(server, change, unsure))
   }
 
-  const add = (server: Server, change: Change, commit: Commit) =>
-    Effect.gen(function* () {
-      const { place, before, lease, attempt } = change
-      const [line] = placed(commit)
-      if (line === undefined) return "missed"
-      const { record, exact } = keep(line.text)
-      const path = withinDatabase(place)
-      const common = [path, before.state, attempt, line.position.line, line.position.revision, record, exact]
-      const { goalId = null, turnKey = null } = place.address ?? {}
-      const isFirst = line.position.line === 1 && lease === null
-      const [row] = yield* isFirst
+  const add = (server: Server, change: Change, commit: Commit, line: Line) => {
+    const { place, before, lease, attempt } = change
+    const position = placeOf(line, commit.after)
+    const { record, exact } = keep(line.text)
+    const common = [withinDatabase(place), before.state, attempt, position.line, position.revision, record, exact]
+    const { goalId = null, turnKey = null } = place.address ?? {}
+    const sent =
+      position.line === 1 && lease === null
         ? server.tell(Sql.BEGIN, [...common, goalId, turnKey])
         : server.tell(Sql.APPEND, [...common, lease])
+    return Effect.map(sent, ([row]): Outcome => {
       if (row === undefined) return "missed"
-      remember(change, commit, line.position, row)
+      remember(change, commit, position, row)
       return "made"
     })
+  }
 
   const remember = ({ place, attempt }: Change, commit: Commit, sealed: Position, row: Row): void => {
     const snapshot = { bytes: Buffer.from(commit.snapshot), updatedAt: (row["updated_at"] as Date).getTime() }
@@ -131,18 +141,26 @@ const changeOf = (
   lease: number | null
 ): Change => ({ place, before, commit, forget, lease, attempt: crypto.randomUUID() })
 
-/** Whether a commit adds to all that stands. */
-const grows = ({ encoded, head }: Standing, { after, setAside }: Commit): boolean =>
-  setAside === undefined && (after?.line ?? 0) === head && (head > 0 || encoded.snapshot === null)
+/** Whether a commit adds to all that stands, now. */
+const grows = ({ encoded, head }: Standing, { after, setAside, updatedAt }: Commit): boolean =>
+  setAside === undefined &&
+  updatedAt === undefined &&
+  (after?.line ?? 0) === head &&
+  (head > 0 || encoded.snapshot === null)
+
+/** Where a line stands in the history. */
+const placeOf = ({ text, link }: Line, after: Position | null): Position => ({
+  ...link,
+  revision: (after === null ? 0 : after.revision + 1) + Buffer.byteLength(text),
+  line: (after?.line ?? 0) + 1
+})
 
 /** The lines of a commit, each with its place in the history. */
 const placed = ({ after, lines }: Commit): ReadonlyArray<{ readonly text: string; readonly position: Position }> => {
-  let line = after?.line ?? 0
-  let begins = after === null ? 0 : after.revision + 1
-  return lines.map(({ text, link }) => {
-    const revision = begins + Buffer.byteLength(text)
-    begins = revision + 1
-    return { text, position: { ...link, revision, line: ++line } }
+  let last = after
+  return lines.map((line) => {
+    last = placeOf(line, last)
+    return { text: line.text, position: last }
   })
 }
 
