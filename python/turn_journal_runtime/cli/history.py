@@ -10,7 +10,7 @@ import typer
 from ..journal import load_turn_journal, turn_journal_path
 from ..store import turn_history
 from .invocation import FormatOption, RootOption, TurnArgument, address_of, answering
-from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
+from .output import STATUS_STYLES, Block, Format, Heading, Json, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def history(
     path = turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key)
     if at is not None and not diff:
         journal = load_turn_journal(path, at=at)
-        return Report(journal, [Line(json.dumps(journal, ensure_ascii=False, indent=2))])
+        return Report(journal, [Json(journal)])
     transitions = turn_history(path)
     if not transitions:
         # Of a turn that another program wrote there is a journal, and no history yet.
@@ -44,6 +44,9 @@ def history(
         return Report([], [Line("This turn has no history: another program wrote it. It begins with the next write.")])
     if diff:
         shown = [one for one in transitions if at is None or one["seq"] == at]
+        if not shown and at is not None:
+            # A journal that was never there has not changed: the store says so.
+            load_turn_journal(path, at=at)
         return _differences(path, shown, str(where))
     rows = [
         (

@@ -25,8 +25,10 @@ def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False)
     decision = inspection["recovery_decision"]
     verdict, style = _verdict(inspection)
     reason = explain_reason(decision["reason"])
-    # That an open turn is open is no second reason why it may go on.
-    violations = [name for name in inspection["violations"] if not (decision["can_continue"] and name == _OPEN)]
+    # That an open turn is open is no second reason, neither why it may go on nor why it may not.
+    violations = [name for name in inspection["violations"] if name != _OPEN] or (
+        [] if decision["can_continue"] else inspection["violations"]
+    )
     named = [(name, VIOLATIONS.get(name, Explanation(name, ""))) for name in violations]
     done = ", ".join(inspection["completed_phases"]) or "none"
     blocks: list[Block] = [

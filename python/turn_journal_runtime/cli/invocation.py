@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeAlias
 
@@ -27,6 +29,8 @@ P = ParamSpec("P")
 
 ROOT_VARIABLE = "TURN_JOURNAL_ROOT"
 
+#: A turn's files, any of which names it: a shell completes them.
+_FILE = re.compile(r"(.+)\.(?:json|history\.jsonl|lock|lease)")
 _HASHED = "sha256:"
 _WHOLE_KEY = len(_HASHED) + 64
 _SHORT_KEY = len(_HASHED) + 12
@@ -45,7 +49,7 @@ RootOption: TypeAlias = Annotated[
     ),
 ]
 TurnArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="GOAL/KEY as `list` shows it, or a journal's path.", metavar="TURN")
+    str, typer.Argument(help="GOAL/KEY as `list` shows it, or the path of a file of it.", metavar="TURN")
 ]
 ResolverOption: TypeAlias = Annotated[
     str | None,
@@ -79,7 +83,8 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
         try:
             report = command(*args, **kwargs)
         except TurnJournalError as error:
-            show_error(error.message, kind=error.kind, details=error.details, format=wanted)
+            hint = _hint(error, kwargs.get("turn"))
+            show_error(error.message, kind=error.kind, details=error.details, format=wanted, hint=hint)
             raise typer.Exit(exit_code(error)) from None
         except OSError as error:
             where = "" if error.filename is None else f"{error.filename}: "
@@ -91,6 +96,17 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
                 raise typer.Exit(report.code)
 
     return run
+
+
+def _hint(error: TurnJournalError, turn: object) -> str:
+    """What a person can do about an error of the turn that was named, where the error does not say it."""
+    if turn is None or "turn-journal" in error.message or "repaired" in error.message:
+        return ""
+    if isinstance(error, JournalCorruptError):
+        return f"`turn-journal repair {turn}` says what could be put right; it changes nothing without --yes."
+    if isinstance(error, JournalNotFoundError):
+        return "`turn-journal list` shows the turns that are there, `turn-journal history` their transitions."
+    return ""
 
 
 def exit_code(error: TurnJournalError) -> int:
@@ -131,7 +147,7 @@ def shown_root(root: str) -> str:
 
 
 def address_of(turn: str, root: str | None) -> TurnAddress:
-    """Where the turn is that was named: `GOAL/KEY`, or a journal's path `…/goals/GOAL/turns/NAME.json`.
+    """Where the turn is that was named: `GOAL/KEY`, or a file of it: `…/goals/GOAL/turns/NAME.json`.
 
     Raises:
         typer.BadParameter: It is neither.
@@ -143,16 +159,17 @@ def address_of(turn: str, root: str | None) -> TurnAddress:
         if not turns or not name.endswith(".json"):
             raise typer.BadParameter("A turn in a database is <URL>#goals/<goal>/turns/<name>.json.", param_hint="TURN")
         return TurnAddress(turn_root, goal_id, _key_of(name.removesuffix(".json")))
-    if turn.endswith(".json") and (path.exists() or turn.count("/") > 1):
+    file = _FILE.fullmatch(path.name)
+    if file is not None and (path.exists() or turn.count("/") > 1):
         where = Path(os.path.abspath(turn)).parts
         if len(where) < 5 or where[-2] != "turns" or where[-4] != "goals":
             raise typer.BadParameter(
                 f"{turn} is not where a turn lives: <root>/goals/<goal>/turns/<name>.json.", param_hint="TURN"
             )
-        return TurnAddress(str(Path(*where[:-4])), where[-3], _key_of(path.stem))
+        return TurnAddress(str(Path(*where[:-4])), where[-3], _key_of(file[1]))
     goal_id, slash, turn_key = turn.partition("/")
     if not slash or not goal_id or not turn_key:
-        raise typer.BadParameter("Name a turn as GOAL/KEY, or by its journal's path.", param_hint="TURN")
+        raise typer.BadParameter("Name a turn as GOAL/KEY, or by the path of a file of it.", param_hint="TURN")
     found = root_of(root)
     return TurnAddress(found, goal_id, _whole_key(found, goal_id, turn_key))
 
@@ -186,6 +203,19 @@ def _whole_key(root: str, goal_id: str, turn_key: str) -> str:
     return found[0]
 
 
+def must_be_stored(where: TurnAddress) -> None:
+    """Refuses a turn that is not there: it would look like one that is whole and has nothing to do.
+
+    Raises:
+        JournalNotFoundError: There is none.
+    """
+    from ..journal import load_turn_journal, turn_journal_path
+
+    # What is damaged is there.
+    with suppress(JournalCorruptError):
+        load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+
+
 def owner_of(journal: dict[str, Any]) -> str:
     """The agent that a journal names, or nobody."""
     plan = journal.get("plan")
@@ -201,6 +231,8 @@ def callable_named(named: str, hint: str) -> Callable[..., Any]:
         typer.BadParameter: There is no such function, or its module fails when it is loaded.
     """
     module, _, name = named.partition(":")
+    if not module or not name:
+        raise typer.BadParameter(f"Name it as module:function, not {named}.", param_hint=hint)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -9,12 +9,16 @@ import typer
 
 from ..store import list_turn_journals
 from .invocation import FormatOption, RootOption, answering, root_of, short_key, shown_root
-from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, out, renderable_of
+from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, counted, out, renderable_of
+from .progress import count_turns, each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..documents import ListedTurn
+    from ..documents import ListedTurn, TurnDamage
+
+#: Of a screen that is watched: the head of the table, the line of what is left out, the cursor's.
+_AROUND_THE_ROWS = 3
 
 
 @answering
@@ -33,7 +37,7 @@ def list_turns(
             raise typer.BadParameter("It needs a terminal and the table format.", param_hint="--watch")
         _watch(where, goal, status, interval)
         return None
-    turns = list(list_turn_journals(where, goal_id=goal, status=status))
+    turns = each("Reading", list_turn_journals(where, goal_id=goal, status=status), count_turns(where, goal))
     return Report(turns, _blocks(turns, where, goal is not None or status is not None))
 
 
@@ -43,13 +47,18 @@ def _blocks(turns: Sequence[ListedTurn], root: str, narrowed: bool) -> list[Bloc
     rows = [
         (
             f"{turn['goal_id']}/{short_key(turn['turn_key'])}",
-            "damaged" if turn["damage"] else str(turn["status"]),
+            trouble_of(turn["damage"]) if turn["damage"] else str(turn["status"]),
             turn["damage"]["kind"] if turn["damage"] else _progress(turn["completed_phases"]),
             (turn["updated_at"] or "")[:16].replace("T", " "),
         )
         for turn in turns
     ]
     return [Rows(("turn", "status", "completed", "updated"), rows, STATUS_STYLES)]
+
+
+def trouble_of(damage: TurnDamage) -> str:
+    """What to call a turn that cannot be read: one that this user may not read is as whole as it was."""
+    return "unreadable" if damage["kind"] == "store_io_failed" else "damaged"
 
 
 def _progress(phases: Sequence[str] | None) -> str:
@@ -60,11 +69,20 @@ def _watch(root: str, goal: str | None, status: str | None, interval: float) -> 
     from rich.console import Group
     from rich.live import Live
 
-    with Live(console=out(), auto_refresh=False) as live:
+    console = out()
+    with Live(console=console, auto_refresh=False) as live:
         try:
             while True:
-                turns = list(list_turn_journals(root, goal_id=goal, status=status))
-                blocks = _blocks(turns, root, goal is not None or status is not None)
+                # What changes is what is watched: it stands first, and a screen holds no more than a screen.
+                turns = sorted(
+                    list_turn_journals(root, goal_id=goal, status=status),
+                    key=lambda turn: turn["updated_at"] or "",
+                    reverse=True,
+                )
+                fitting = max(console.height - _AROUND_THE_ROWS, 1)
+                blocks = _blocks(turns[:fitting], root, goal is not None or status is not None)
+                if len(turns) > fitting:
+                    blocks.append(Line(f"… and {counted(len(turns) - fitting, 'turn')} written before these", "dim"))
                 live.update(Group(*map(renderable_of, blocks)), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:

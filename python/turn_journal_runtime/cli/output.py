@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from dataclasses import dataclass, field
@@ -60,7 +61,15 @@ class Rows:
 #: Control characters, those that reorder a line, and halves of characters.
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
-Block: TypeAlias = Line | Heading | Points | Rows
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON value, as it is."""
+
+    value: Any
+
+
+Block: TypeAlias = Line | Heading | Points | Rows | Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ STATUS_STYLES: dict[str, str] = {
     "scheduler_action_required": "yellow",
     "failed": "red",
     "damaged": "red",
+    "unreadable": "red",
     "cancelled": "red",
 }
 
@@ -146,6 +156,11 @@ def _apart(before: Block, after: Block) -> bool:
     return (isinstance(before, Rows) or isinstance(after, Rows)) and not isinstance(before, Heading)
 
 
+def counted(number: int, what: str) -> str:
+    """So many of something, as a person says it; `what` is one of them."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def renderable_of(block: Block) -> Any:
     """A block as rich shows it."""
     if isinstance(block, Line | Heading):
@@ -155,6 +170,8 @@ def renderable_of(block: Block) -> Any:
         for text in block.texts:
             points.add_row("  •", Text(harmless(text)))
         return points
+    if isinstance(block, Json):
+        return Text(harmless(_readable(block.value)))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for number, column in enumerate(block.columns):
         # What a row is called stays whole, so that it can be copied.
@@ -187,6 +204,8 @@ def _markdown(block: Block) -> str:
         return harmless(block.text)
     if isinstance(block, Points):
         return "\n".join(f"- {harmless(text)}" for text in block.texts)
+    if isinstance(block, Json):
+        return f"```json\n{harmless(_readable(block.value))}\n```"
     lines = ["| " + " | ".join(block.columns) + " |", "|" + " --- |" * len(block.columns)]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in block.rows]
     return "\n".join(lines)
@@ -196,13 +215,22 @@ def _cell(text: str) -> str:
     return harmless(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def show_error(message: str, *, kind: str, details: dict[str, Any], format: Format) -> None:
-    """Writes what went wrong to standard error, as JSON when answers are."""
+def show_error(message: str, *, kind: str, details: dict[str, Any], format: Format, hint: str = "") -> None:
+    """Writes what went wrong to standard error, as JSON when answers are; `hint` is for a person."""
     if format is Format.json:
         error = {"error": {"kind": kind, "message": message, "details": details}}
         print(_json(error), file=sys.stderr)
     else:
-        err().print(Text.assemble(("error", "bold red"), " ", (kind, "dim"), " ", harmless(message)))
+        console, where = err(), details.get("path")
+        # A file that the message is about; an address of a database may hold a password, and is none.
+        at = f" ({where})" if isinstance(where, str) and os.path.isabs(where) and where not in message else ""
+        console.print(Text.assemble(("error", "bold red"), " ", (kind, "dim"), " ", harmless(message + at)))
+        if hint:
+            console.print(Text(harmless(hint), style="dim"))
+
+
+def _readable(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _json(document: Any, indent: int | None = None) -> str:

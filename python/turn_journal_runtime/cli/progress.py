@@ -11,11 +11,14 @@ from ..address import is_database
 from .output import err
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from typing import TypeVar
 
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "count_turns", "progress"]
+    T = TypeVar("T")
+
+__all__ = ["Bar", "count_turns", "each", "progress"]
 
 
 class Bar:
@@ -43,6 +46,16 @@ def progress(what: str, total: int | None) -> Iterator[Bar]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         yield Bar(shown, shown.add_task(what, total=total))
+
+
+def each(what: str, things: Iterable[T], total: int | None = None) -> list[T]:
+    """All of them, with a bar while they come one by one."""
+    found = []
+    with progress(what, total) as bar:
+        for thing in things:
+            found.append(thing)
+            bar.advance()
+    return found
 
 
 def count_turns(root: str, goal: str | None) -> int | None:

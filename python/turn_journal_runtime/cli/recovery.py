@@ -26,11 +26,14 @@ from .invocation import (
     address_of,
     answering,
     callable_named,
+    must_be_stored,
     owner_of,
     root_of,
     short_key,
 )
+from .listing import trouble_of
 from .output import Block, Format, Line, Report, Rows, err
+from .progress import each
 from .runs import moment
 
 if TYPE_CHECKING:
@@ -84,8 +87,11 @@ def recover(
     else:
         where, runtime_root = None, root_of(root)
     resolve = None if resolver is None else callable_named(resolver, "--resolver")
-    found = list(_stopped(runtime_root, goal, retry_failed, resolve, None if where is None else where.turn_key))
+    named = None if where is None else where.turn_key
+    found = each("Looking", _stopped(runtime_root, goal, retry_failed, resolve, named))
     if not found:
+        if where is not None:
+            must_be_stored(where)
         nothing = (
             "Nothing to recover." if where is None else "That turn may not go on; `turn-journal inspect` says why."
         )
@@ -97,7 +103,7 @@ def recover(
         name = f"{one['goal_id']}/{short_key(one['turn_key'])}"
         decision, damage, outcome = one["recovery_decision"], one["damage"], None
         if damage is not None or decision is None:
-            rows.append((name, "damaged", damage["message"] if damage else "", ""))
+            rows.append((name, trouble_of(damage) if damage else "damaged", damage["message"] if damage else "", ""))
         else:
             if drive is not None and waits is None:
                 outcome = _driven(drive, _due(runtime_root, one, decision, resolve))

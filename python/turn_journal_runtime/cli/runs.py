@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from ..address import is_database
 from ..errors import JournalNotFoundError, RunNotFoundError
 from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
 from ..run_journal.listing import list_runs
-from .invocation import FormatOption, answering, given_json, short_key
+from ..turns.folder_root import run_journal_path
+from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
-    from ..run_journal import JournalEvent
+    from ..run_journal import JournalEvent, RunMeta
     from .documents import Decided, Settled
 
 DatabaseOption: TypeAlias = Annotated[
@@ -29,7 +31,8 @@ DatabaseOption: TypeAlias = Annotated[
         "--db",
         envvar="TURN_JOURNAL_RUNS",
         help="The run journal: a file, or postgresql://…. "
-        "Default: runs/journal.db in TURN_JOURNAL_HOME or the folder for user data.",
+        "Default: that of the turns; where there are none, runs/journal.db in TURN_JOURNAL_HOME or the folder for "
+        "user data.",
         metavar="FILE|URL",
     ),
 ]
@@ -43,11 +46,12 @@ _KEY = re.compile(r"sha256:[0-9a-f]{64}")
 @answering
 def runs(
     db: DatabaseOption = None,
+    root: RootOption = None,
     interrupted: Annotated[bool, typer.Option("--interrupted", help="Only those to resume.")] = False,
     format: FormatOption = Format.table,
 ) -> Report:
     """The recorded runs of agent loops, and which of them nobody drives any more."""
-    with _open(db) as journal:
+    with _open(db, root) as journal:
         found = [run for run in list_runs(journal) if run.interrupted or not interrupted]
     rows = [
         (
@@ -66,15 +70,13 @@ def runs(
 
 
 @answering
-def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = Format.table) -> Report:
+def show(
+    run_id: RunArgument, db: DatabaseOption = None, root: RootOption = None, format: FormatOption = Format.table
+) -> Report:
     """One run: its steps, the effects whose outcome is not known, and the questions that wait."""
-    with _open(db) as journal:
-        meta = journal.run_meta(run_id := _whole_run(journal, run_id))
-        if meta is None:
-            raise RunNotFoundError(
-                f"There is no run {run_id!r} in {journal.path}; `turn-journal runs` lists them.",
-                details={"run_id": run_id},
-            )
+    with _open(db, root) as journal:
+        meta = _run_named(journal, run_id)
+        run_id = meta.run_id
         events = journal.events(run_id)
         uncertain = journal.uncertain(run_id)
         waiting = journal.pending_approvals(run_id)
@@ -90,7 +92,7 @@ def show(run_id: RunArgument, db: DatabaseOption = None, format: FormatOption = 
         "pending_approvals": [asdict(question) for question in waiting],
     }
     # What a person has to type, as it can be typed; an address of a database may hold a password.
-    named, where = short_run(run_id), f" --db {shlex.quote(db)}" if db is not None and "://" not in db else ""
+    named, where = short_run(run_id), _typed("--db", db) or _typed("--root", root)
     status = "interrupted: drive it again to go on" if interrupted else meta.status
     blocks: list[Block] = [
         Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
@@ -132,13 +134,14 @@ def settle(
     ] = None,
     absent: Annotated[bool, typer.Option("--absent", help="It did not happen; the run may do it.")] = False,
     db: DatabaseOption = None,
+    root: RootOption = None,
     format: FormatOption = Format.table,
 ) -> Report:
     """Say what became of a tool call whose outcome is not known. `run show` lists them."""
     if (result is None) is not absent:
         raise typer.BadParameter("Give one of --result JSON and --absent.", param_hint="--result")
-    with _open(db) as journal:
-        run_id = _whole_run(journal, run_id)
+    with _open(db, root) as journal:
+        run_id = _run_named(journal, run_id).run_id
         if result is None:
             journal.settle(run_id, step, absent=True)
             said = "it did not happen and may run"
@@ -162,6 +165,7 @@ def approve(
     deny: Annotated[bool, typer.Option("--deny", help="The same as --decision false.")] = False,
     by: Annotated[str | None, typer.Option("--by", help="Who decides. Default: this user.")] = None,
     db: DatabaseOption = None,
+    root: RootOption = None,
     format: FormatOption = Format.table,
 ) -> Report:
     """Decide on a question that a run has asked. `run show` lists them."""
@@ -169,8 +173,8 @@ def approve(
         raise typer.BadParameter("Give one of --decision and --deny.", param_hint="--deny")
     decided = not deny if decision is None else given_json(decision, "--decision")
     who = by if by is not None else getpass.getuser()
-    with _open(db) as journal:
-        run_id = _whole_run(journal, run_id)
+    with _open(db, root) as journal:
+        run_id = _run_named(journal, run_id).run_id
         journal.approve(run_id, step, decided, by=who)
     document: Decided = {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who}
     return Report(
@@ -185,14 +189,19 @@ def short_run(run_id: str) -> str:
     return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
 
 
-def _whole_run(journal: RunJournal, named: str) -> str:
-    """The id that a short one stands for."""
-    if journal.run_meta(named) is not None:
-        return named
-    found = [run.run_id for run in list_runs(journal) if short_run(run.run_id) == named]
-    if len(found) > 1:
-        raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
-    return found[0] if found else named
+def _run_named(journal: RunJournal, named: str) -> RunMeta:
+    """The run that an id, whole or short, stands for."""
+    meta = journal.run_meta(named)
+    if meta is None:
+        found = [run.run_id for run in list_runs(journal) if short_run(run.run_id) == named]
+        if len(found) > 1:
+            raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
+        meta = journal.run_meta(found[0]) if found else None
+    if meta is None:
+        raise RunNotFoundError(
+            f"There is no run {named!r} in {journal.path}; `turn-journal runs` lists them.", details={"run_id": named}
+        )
+    return meta
 
 
 def moment(seconds: float) -> str:
@@ -200,12 +209,28 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _open(db: str | None) -> RunJournal:
+def _typed(option: str, value: str | None) -> str:
+    """An option as it was given, to be given again; an address of a database may hold a password."""
+    return f" {option} {shlex.quote(value)}" if value is not None and "://" not in value else ""
+
+
+def _place(db: str | None, root: str | None) -> str:
+    """Where the runs are that are meant: the journal that is named, or that of the turns that are, or the user's."""
+    if db is not None:
+        return db
+    if root is None:
+        here = run_journal_path(Path.cwd())
+        return str(here if Path("goals").is_dir() and here.exists() else default_path())
+    found = root_of(root)
+    return found if is_database(found) else str(run_journal_path(found))
+
+
+def _open(db: str | None, root: str | None) -> RunJournal:
     """The journal, which must be there: no command makes one."""
-    where = str(default_path()) if db is None else db
+    where = _place(db, root)
     if "://" not in where and not Path(where).exists():
         raise JournalNotFoundError(
-            f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS.",
+            f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS, or its turns with --root.",
             kind="run_journal_not_found",
             details={"path": where},
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from ..errors import JournalCorruptError, JournalNotFoundError
-from ..journal import load_turn_journal, turn_journal_path
+from ..errors import JournalNotFoundError
+from ..journal import turn_journal_path
 from ..store import prune_turn_journals, repair_turn_journal, turn_heads, verify_turn_journal
 from .invocation import (
     FormatOption,
@@ -20,17 +19,17 @@ from .invocation import (
     YesOption,
     address_of,
     answering,
+    must_be_stored,
     root_of,
     short_key,
     shown_root,
 )
-from .output import Block, Format, Heading, Line, Points, Report, Rows
-from .progress import count_turns, progress
+from .output import Block, Format, Heading, Line, Points, Report, Rows, counted, err
+from .progress import count_turns, each, progress
 
 if TYPE_CHECKING:
     from ..documents import TurnHead
     from .documents import PruneOutcome
-    from .invocation import TurnAddress
 
 GoalOption: TypeAlias = Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")]
 
@@ -58,7 +57,7 @@ def verify(
     if turn is not None:
         where = address_of(turn, root)
         runtime_root, goal, turn_key = where.root, where.goal_id, where.turn_key
-        _must_be_stored(where)
+        must_be_stored(where)
     else:
         runtime_root = root_of(root)
     total = 1 if turn_key is not None else count_turns(runtime_root, goal)
@@ -68,10 +67,10 @@ def verify(
             runtime_root, goal_id=goal, turn_key=turn_key, heads=expected, progress=lambda _: bar.advance()
         )
     if report["turns"] == 0:
-        raise _nothing(runtime_root, goal)
-    counted = f"{report['turns']} turns with {report['transitions']} transitions"
+        raise _nothing("turns", runtime_root, goal, "so nothing was proven")
+    seen = f"{counted(report['turns'], 'turn')} with {counted(report['transitions'], 'transition')}"
     if report["ok"]:
-        blocks: list[Block] = [Line(f"As written: {counted}.", "bold green")]
+        blocks: list[Block] = [Line(f"As written: {seen}.", "bold green")]
     else:
         rows = [
             (
@@ -84,28 +83,19 @@ def verify(
             if one["problem"] is not None
         ]
         blocks = [
-            Line(f"Damaged: {len(rows)} of {counted}.", "bold red"),
+            Line(f"Damaged: {len(rows)} of {seen}.", "bold red"),
             Rows(("turn", "problem", "line", "what"), rows),
             Line("Nothing was changed. `turn-journal repair TURN` says what could be put right.", "dim"),
         ]
     if report["unfinished"]:
-        cut_off = f"{report['unfinished']} writers were cut off; the next writer completes or drops what they left."
+        cut_off = f"Cut off: {counted(report['unfinished'], 'writer')}; the next one completes or drops what was left."
         blocks.append(Line(cut_off, "dim"))
     return Report(report, blocks, code=0 if report["ok"] else 4)
 
 
-def _must_be_stored(where: TurnAddress) -> None:
-    """A turn that is not there would verify as one without transitions."""
-    # What is damaged is there, and is what is looked for.
-    with suppress(JournalCorruptError):
-        load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
-
-
-def _nothing(root: str, goal: str | None) -> JournalNotFoundError:
+def _nothing(what: str, root: str, goal: str | None, so: str) -> JournalNotFoundError:
     of_goal = "" if goal is None else f" of goal {goal}"
-    return JournalNotFoundError(
-        f"There are no turns{of_goal} in {shown_root(root)}, so nothing was proven.", kind="turns_not_found"
-    )
+    return JournalNotFoundError(f"There are no {what}{of_goal} in {shown_root(root)}, {so}.", kind="turns_not_found")
 
 
 def _read_heads(path: Path) -> list[TurnHead]:
@@ -117,19 +107,28 @@ def _read_heads(path: Path) -> list[TurnHead]:
         raise typer.BadParameter(
             f"{path} is no export of `turn-journal heads`: {error}", param_hint="--heads"
         ) from None
-    if not isinstance(heads, list):
+    if not isinstance(heads, list) or not all(map(_is_head, heads)):
         raise typer.BadParameter(f"{path} is no export of `turn-journal heads -f json`.", param_hint="--heads")
     found: list[TurnHead] = heads
     return found
+
+
+def _is_head(head: object) -> bool:
+    from typing import get_type_hints
+
+    from ..documents import TurnHead
+
+    members = get_type_hints(TurnHead)
+    return isinstance(head, dict) and all(isinstance(head.get(name), kind) for name, kind in members.items())
 
 
 @answering
 def heads(root: RootOption = None, goal: GoalOption = None, format: FormatOption = Format.json) -> Report:
     """Export the end of every history, to keep elsewhere for `verify --heads`. Damaged turns have none."""
     runtime_root = root_of(root)
-    found = list(turn_heads(runtime_root, goal_id=goal))
+    found = each("Reading", turn_heads(runtime_root, goal_id=goal), count_turns(runtime_root, goal))
     if not found:
-        raise _nothing(runtime_root, goal)
+        raise _nothing("whole turns", runtime_root, goal, "so there is nothing to export")
     rows = [(f"{head['goal_id']}/{short_key(head['turn_key'])}", str(head["count"]), head["digest"]) for head in found]
     return Report(found, [Rows(("turn", "transitions", "digest"), rows)])
 
@@ -140,13 +139,17 @@ def repair(
 ) -> Report:
     """Say what would be cut to make a damaged turn usable; with --yes, cut it. What is cut is kept beside it."""
     where = address_of(turn, root)
+    must_be_stored(where)
     path = turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key)
     answer = repair_turn_journal(path)
     if yes and answer["plan"] is not None:
         answer = repair_turn_journal(path, plan=answer["plan"])
     blocks: list[Block] = [Line(answer["message"], "bold")]
     if answer["cut_bytes"]:
-        blocks.append(Points([f"{answer['kept']} transitions stay; {answer['cut_bytes']} bytes go beside the history"]))
+        stay, go = counted(answer["kept"], "transition"), counted(answer["cut_bytes"], "byte")
+        blocks.append(Points([f"whole: {stay}; cut, and kept beside the history: {go}"]))
+    if answer["done"]:
+        blocks.append(Line("Done: the turn is whole again.", "bold green"))
     if answer["plan"] is not None and not answer["done"]:
         blocks.append(Line("Nothing was changed. Add --yes to do it.", "dim"))
     return Report(answer, blocks)
@@ -167,16 +170,18 @@ def prune(
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", older_than)
     if match is None:
         raise typer.BadParameter("Give a number with s, m, h, d or w: 30d.", param_hint="--older-than")
-    turns = prune_turn_journals(
-        root_of(root), older_than=float(match[1]) * _UNITS[match[2]], keep=keep, goal_id=goal, dry_run=not yes
-    )
+    runtime_root, age = root_of(root), float(match[1]) * _UNITS[match[2]]
+    with err().status("Pruning …" if yes else "Looking …"):
+        turns = prune_turn_journals(runtime_root, older_than=age, keep=keep, goal_id=goal, dry_run=not yes)
     left = [turn for turn in turns if turn["damage"]]
-    pruned = len(turns) - len(left)
+    pruned = [(f"{turn['goal_id']}/{short_key(turn['turn_key'])}",) for turn in turns if not turn["damage"]]
     blocks: list[Block] = [
-        Line(f"{pruned} turns were pruned.", "bold green")
+        Line(f"Pruned: {counted(len(pruned), 'turn')}.", "bold green")
         if yes
-        else Line(f"{pruned} turns would be pruned. Nothing was changed; add --yes to do it.", "bold")
+        else Line(f"To be pruned: {counted(len(pruned), 'turn')}. Nothing was changed; add --yes to do it.", "bold")
     ]
+    if pruned and not yes:
+        blocks.append(Rows(("turn",), pruned))
     if left:
         blocks += [
             Heading("Left alone"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from turn_journal_runtime import CallableHost, run_turn
 from turn_journal_runtime.errors import TurnSuspended, UncertainEffectError
 from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
 
@@ -107,6 +109,8 @@ def test_denying_is_a_decision(command: Command, db: Path) -> None:
     ("arguments", "code"),
     [
         (("run", "show", "nobody"), 3),
+        (("settle", "nobody", "0", "--absent"), 3),
+        (("approve", "nobody", "0"), 3),
         (("settle", "died", "7", "--absent"), 3),
         (("approve", "died", "0"), 3),
         (("settle", "died", "0"), 2),
@@ -148,6 +152,34 @@ def test_a_run_inside_a_turn_goes_by_the_short_name_that_tables_show(command: Co
         journal.open_run(f"sha256:ab12ab12ab12{'9' * 52}")
         assert command("run", "show", "sha256:ab12ab12ab12", "--db", db).code == 2
         assert command("run", "show", turn, "--db", db).code == 0
+
+
+def test_the_runs_of_turns_are_found_where_the_turns_are(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, elsewhere = tmp_path / "turns", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TURN_JOURNAL_HOME", str(elsewhere))
+    driven = run_turn(root, goal_id="g", agent_id="a", todo_id="t", host=CallableHost(lambda turn: turn.model(dict)))
+    monkeypatch.chdir(elsewhere)
+    assert command("runs").code == 3
+    assert [run["run_id"] for run in command("runs", "--root", root, "-f", "json").json] == [driven.turn_key]
+    monkeypatch.chdir(root)
+    assert [run["run_id"] for run in command("runs", "-f", "json").json] == [driven.turn_key]
+    assert command("run", "show", driven.turn_key, "-f", "json").code == 0
+    assert command("runs", "--root", elsewhere).code == 3
+    assert command("runs", "--root", elsewhere, "--db", "runs/journal.db").code == 0
+    shutil.rmtree("runs")
+    with RunJournal() as journal:
+        journal.open_run("mine")
+    assert [run["run_id"] for run in command("runs", "-f", "json").json] == ["mine"]
+
+
+def test_what_to_type_next_names_the_place_that_was_named(command: Command, tmp_path: Path) -> None:
+    with RunJournal(tmp_path / "runs" / "journal.db") as journal:
+        journal.open_run("r")
+        journal.append(JournalEvent("r", 0, "tool_call", {"name": "pay", "args": {}, "idempotency_key": "k"}))
+        assert f"turn-journal settle r 0 --root {tmp_path} --result" in command("run", "show", "r", "-r", tmp_path).out
 
 
 def test_no_journal_is_made_by_looking(command: Command, tmp_path: Path) -> None:

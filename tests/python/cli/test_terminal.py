@@ -9,14 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.python.cli.terminal import COMMAND, OnTerminal, environment, interrupted
 
 from turn_journal_runtime import turn_journal_path, write_turn_journal
 from turn_journal_runtime.run_journal import RunJournal
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-COMMAND = (sys.executable, "-m", "turn_journal_runtime.cli")
 
 
 @pytest.fixture
@@ -28,17 +27,13 @@ def db(tmp_path: Path) -> Path:
     return path
 
 
-def _environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "TERM": "xterm-256color", **more}
-
-
 def test_a_pipe_gets_no_colour_and_whole_lines(db: Path) -> None:
     found = subprocess.run(
         [*COMMAND, "runs", "--db", str(db)],
         capture_output=True,
         text=True,
         check=True,
-        env=_environment(FORCE_COLOR="1"),
+        env=environment(FORCE_COLOR="1"),
     )
     assert "\x1b" not in found.stdout
     assert len(found.stdout.splitlines()) == 201
@@ -46,106 +41,59 @@ def test_a_pipe_gets_no_colour_and_whole_lines(db: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_a_terminal_gets_colour_unless_it_is_unwanted(db: Path) -> None:
-    assert b"\x1b[" in _on_a_terminal(db, _environment())
-    assert b"\x1b[3" not in _on_a_terminal(db, _environment(NO_COLOR="1"))
-
-
-def _on_a_terminal(db: Path, environment: dict[str, str]) -> bytes:
-    import pty
-
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "runs", "--db", str(db)], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
-    os.close(theirs)
-    chunks = []
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:
-            break
-        if not chunk:
-            break
-        chunks.append(chunk)
-    os.close(ours)
-    assert process.wait(30) == 0
-    return b"".join(chunks)
+    coloured = OnTerminal("runs", "--db", str(db))
+    plain = OnTerminal("runs", "--db", str(db), NO_COLOR="1")
+    assert "\x1b[3" in coloured.shown()
+    assert "\x1b[3" not in plain.shown()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
-def test_watching_shows_what_changes_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_watching_shows_what_changes_until_it_isinterrupted(tmp_path: Path) -> None:
     import pty
     import signal
 
-    journal = {
-        "schema_version": "loopx_turn_journal_v0",
-        "goal_id": "g",
-        "turn_key": "t",
-        "status": "started",
-        "plan": {"phases": ["only"]},
-        "completed_phases": [],
-    }
-    path = turn_journal_path(tmp_path, goal_id="g", turn_key="t")
-    write_turn_journal(path, journal)
+    _store(tmp_path)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "list", "--root", str(tmp_path), "--watch", "--interval", "0.1"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=_environment(),
+        env=environment(),
     )
     os.close(theirs)
     _read_until(ours, b"started")
-    write_turn_journal(path, {**journal, "status": "committed", "completed_phases": ["only"]})
+    _store(tmp_path, status="committed", completed_phases=["only"])
     _read_until(ours, b"committed")
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
     os.close(ours)
 
 
-def _store(root: Path) -> None:
-    """A store with one open turn."""
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
+def test_watching_shows_what_fits_the_newest_first(tmp_path: Path) -> None:
+    for key in ["zz", *(f"t{number:02}" for number in range(50)), "aa"]:
+        _store(tmp_path, key)
+    shown = interrupted("list", "-r", str(tmp_path), "--watch", "--interval", "60", interrupt_at="written before these")
+    assert "g/aa" in shown
+    assert "g/t49" in shown
+    assert "g/t01" not in shown
+    assert "g/zz" not in shown
+
+
+def _store(root: Path, key: str = "t", **now: object) -> None:
+    """A store with one turn, which is open unless it is said to be something else now."""
     journal = {
         "schema_version": "loopx_turn_journal_v0",
         "goal_id": "g",
         "agent_id": "a",
-        "turn_key": "t",
+        "turn_key": key,
         "status": "started",
         "plan": {"phases": ["only"]},
         "completed_phases": [],
+        **now,
     }
-    write_turn_journal(turn_journal_path(root, goal_id="g", turn_key="t"), journal)
-
-
-def _on_terminal(
-    *arguments: str, columns: int = 80, interrupt_at: str = "", code: int = 0, env: dict[str, str] | None = None
-) -> str:
-    """What a command writes to a terminal; Ctrl-C is pressed once it has written that."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    process, terminal = pty.fork()
-    if process == 0:
-        os.execvpe(COMMAND[0], [*COMMAND, *arguments], _environment(**(env or {})))  # noqa: S606 - as a shell does
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    shown = b""
-    while True:
-        try:
-            chunk = os.read(terminal, 65536)
-        except OSError:
-            break
-        if not chunk:
-            break
-        shown += chunk
-        if interrupt_at and interrupt_at.encode() in shown:
-            os.write(terminal, b"\x03")
-            interrupt_at = ""
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == code
-    return shown.decode()
+    write_turn_journal(turn_journal_path(root, goal_id="g", turn_key=key), journal)
 
 
 def _read_until(terminal: int, expected: bytes) -> None:
@@ -180,14 +128,14 @@ def test_an_ascii_output_still_gets_valid_json(tmp_path: Path) -> None:
         [*COMMAND, "runs", "--db", str(db), "-f", "json"],
         capture_output=True,
         check=True,
-        env=_environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0"),
+        env=environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0"),
     )
     assert json.loads(found.stdout)[0]["run_id"] == "prüfung"
     table = subprocess.run(
         [*COMMAND, "runs", "--db", str(db)],
         capture_output=True,
         check=True,
-        env=_environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0"),
+        env=environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0"),
     )
     assert b"interrupted" in table.stdout
 
@@ -196,21 +144,26 @@ def test_a_pipe_gets_no_trailing_blanks_and_no_progress(tmp_path: Path) -> None:
     _store(tmp_path)
     for arguments in (("verify",), ("list",), ("inspect", "g/t"), ("history", "g/t")):
         found = subprocess.run(
-            [*COMMAND, *arguments, "-r", str(tmp_path)], capture_output=True, text=True, check=True, env=_environment()
+            [*COMMAND, *arguments, "-r", str(tmp_path)], capture_output=True, text=True, check=True, env=environment()
         )
         assert [line for line in found.stdout.splitlines() if line != line.rstrip()] == []
         assert found.stderr == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
-@pytest.mark.parametrize("columns", [80, 120])
-def test_a_terminal_gets_progress_and_lines_that_fit(tmp_path: Path, columns: int) -> None:
+def test_a_terminal_gets_progress_and_lines_that_fit(tmp_path: Path) -> None:
     _store(tmp_path)
-    shown = _on_terminal("verify", "-r", str(tmp_path), columns=columns)
-    assert "Verifying" in shown
-    for arguments in (("list",), ("inspect", "g/t"), ("doctor",), ("recover",)):
-        shown = _on_terminal(*arguments, "-r", str(tmp_path), columns=columns, env={"NO_COLOR": "1"})
-        lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", line) for line in shown.rsplit("\x1b[2K", 1)[-1].splitlines()]
+    verify = OnTerminal("verify", "-r", str(tmp_path))
+    commands = (("list",), ("inspect", "g/t"), ("doctor",), ("recover",))
+    running = [
+        (columns, OnTerminal(*arguments, "-r", str(tmp_path), columns=columns, NO_COLOR="1"))
+        for columns in (80, 120)
+        for arguments in commands
+    ]
+    assert "Verifying" in verify.shown()
+    for columns, command in running:
+        shown = command.shown().rsplit("\x1b[2K", 1)[-1]
+        lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", line) for line in shown.splitlines()]
         assert max(map(len, lines)) <= columns
         # What goes on in the next line stands below its beginning.
         assert all(line[:4] in ("  • ", "    ") for line in lines if line.startswith("  "))
@@ -218,7 +171,7 @@ def test_a_terminal_gets_progress_and_lines_that_fit(tmp_path: Path, columns: in
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_ctrl_c_ends_a_command_without_a_trace(tmp_path: Path) -> None:
-    shown = _on_terminal("demo", interrupt_at="Starting", code=130, env={"TMPDIR": str(tmp_path)})
+    shown = interrupted("demo", interrupt_at="Starting", code=130, env={"TMPDIR": str(tmp_path)})
     assert "Traceback" not in shown
     assert list(tmp_path.iterdir()) == []
 
@@ -235,7 +188,7 @@ def test_ctrl_c_ends_a_command_without_a_trace(tmp_path: Path) -> None:
 def test_completion_in_bash_completes_commands_options_and_values(typed: str, offered: list[str]) -> None:
     words = typed.split(" ")
     asked = {"_TURN_JOURNAL_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    found = subprocess.run([*COMMAND], capture_output=True, text=True, check=False, env=_environment(**asked))
+    found = subprocess.run([*COMMAND], capture_output=True, text=True, check=False, env=environment(**asked))
     assert found.stdout.split() == offered
 
 
@@ -246,7 +199,7 @@ def test_completion_is_offered_for_the_shells(shell: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env=_environment(_TURN_JOURNAL_COMPLETE=f"source_{shell}"),
+        env=environment(_TURN_JOURNAL_COMPLETE=f"source_{shell}"),
     )
     assert "turn" in found.stdout
     assert "COMPLETE" in found.stdout

@@ -11,6 +11,7 @@ import pytest
 from turn_journal_runtime import CallableHost, load_turn_journal, run_turn, turn_journal_path, write_turn_journal
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.documents import VerifyReport
+from turn_journal_runtime.errors import JournalStoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,10 @@ def root(tmp_path: Path) -> Path:
     _write(tmp_path, "open", ("started", 0), ("in_progress", 1))
     _write(tmp_path, "torn", ("started", 0)).write_text("{", encoding="utf-8")
     return tmp_path
+
+
+#: How the names of a turn's files end: a shell completes each of them.
+FILES = (".json", ".history.jsonl", ".lock", ".lease")
 
 
 def _die(_: Any) -> dict[str, Any]:
@@ -80,10 +85,10 @@ def test_a_turn_is_named_by_path_by_key_and_by_the_beginning_of_its_hash(command
     answers = [
         command("inspect", f"g/{key}", "-r", stopped, "-f", "json").json,
         command("inspect", f"g/{key[:19]}", "-r", stopped, "-f", "json").json,
-        command("inspect", path, "-f", "json").json,
+        *(command("inspect", path.with_name(path.stem + end), "-f", "json").json for end in FILES),
     ]
     assert answers[0]["recovery_decision"]["can_continue"] is True
-    assert answers[0] == answers[1] == answers[2]
+    assert answers == [answers[0]] * len(answers)
     assert command("inspect", "g/sha256:000000", "-r", stopped).code == 3
 
 
@@ -112,6 +117,13 @@ def test_history_is_a_timeline(command: Command, root: Path) -> None:
     assert (second["status"], second["completed_phases"]) == ("in_progress", ["fetch"])
 
 
+def test_a_journal_in_markdown_is_a_block_of_code(command: Command, root: Path) -> None:
+    shown = command("history", "g/over", "-r", root, "--at", "2", "-f", "markdown").out
+    first, *journal, last = shown.splitlines()
+    assert (first, last) == ("```json", "```")
+    assert json.loads("\n".join(journal)) == command("history", "g/over", "-r", root, "--at", "2", "-f", "json").json
+
+
 def test_history_says_what_each_transition_changed(command: Command, root: Path) -> None:
     (change,) = command("history", "g/over", "-r", root, "--diff", "--at", "2", "-f", "json").json
     assert change["changes"] == [
@@ -133,7 +145,7 @@ def test_verify_finds_what_was_changed_and_exits_with_4(command: Command, tmp_pa
     before = history.read_bytes()
     found = command("verify", "g/over", "-r", tmp_path, "-f", "json")
     assert (found.code, found.json["ok"], found.json["problems"][0]["problem"]["line"]) == (4, False, 2)
-    assert command("verify", "-r", tmp_path).out.startswith("Damaged: 1 of 1 turns")
+    assert command("verify", "-r", tmp_path).out.startswith("Damaged: 1 of 1 turn with")
     assert history.read_bytes() == before
 
 
@@ -165,6 +177,7 @@ def test_repair_says_first_and_cuts_only_when_told(command: Command, tmp_path: P
     done = command("repair", "g/over", "-r", tmp_path, "--yes", "-f", "json")
     assert done.code == 0, done.err
     assert done.json["done"]
+    assert "to repair" in command("repair", "g/over", "-r", tmp_path, "--yes").out
     assert command("verify", "-r", tmp_path).code == 0
 
 
@@ -174,6 +187,8 @@ def test_prune_says_first_and_leaves_tombstones_that_inspect_the_same(command: C
     before, bytes_before = command("inspect", "g/over", "-r", tmp_path, "-a", "a", "-f", "json").json, path.read_bytes()
     said = command("prune", "--older-than", "0s", "-r", tmp_path, "-f", "json")
     assert ([turn["turn_key"] for turn in said.json["turns"]], path.read_bytes()) == (["over"], bytes_before)
+    shown = command("prune", "--older-than", "0s", "-r", tmp_path).out.splitlines()
+    assert (shown[0][:22], shown[-1]) == ("To be pruned: 1 turn. ", "g/over")
     command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json")
     assert command("inspect", "g/over", "-r", tmp_path, "-a", "a", "-f", "json").json == before
     assert command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json").json["turns"] == []
@@ -238,6 +253,10 @@ def test_an_entry_point_that_is_none_is_a_usage_error(command: Command, stopped:
         (("inspect", "../x"), 2),
         (("history", "g/none"), 3),
         (("history", "g/over", "--at", "99"), 3),
+        (("history", "g/over", "--at", "99", "--diff"), 3),
+        (("repair", "g/none"), 3),
+        (("repair", "g/none", "--yes"), 3),
+        (("recover", "g/none"), 3),
         (("prune",), 2),
         (("prune", "--older-than", "soon"), 2),
         (("verify", "--heads", "/no/such/file"), 3),
@@ -248,6 +267,7 @@ def test_an_entry_point_that_is_none_is_a_usage_error(command: Command, stopped:
         (("heads", "--goal", "nobody"), 3),
         (("verify", "g/torn"), 4),
         (("recover", "g/over"), 1),
+        (("recover", "--resolver", "json"), 2),
         (("nonsense",), 2),
     ],
 )
@@ -259,6 +279,55 @@ def test_mistakes_have_their_exit_code_and_no_trace(
     assert outcome.code == code, outcome.err
     assert "Traceback" not in outcome.err + outcome.out
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*.json*")} == before
+
+
+@pytest.mark.parametrize("heads", ["{}", "[1]", '[{"goal_id": "g"}]', '[{"goal_id": 1, "turn_key": "t"}]', "no json"])
+def test_heads_that_are_none_are_a_mistake_that_is_named(command: Command, root: Path, heads: str) -> None:
+    file = root / "heads.json"
+    file.write_text(heads, encoding="utf-8")
+    outcome = command("verify", "-r", root, "--heads", file)
+    assert outcome.code == 2
+    assert "no export of `turn-journal heads" in " ".join(outcome.err.split())
+
+
+def test_an_error_of_a_turn_says_what_to_do_next(command: Command, root: Path) -> None:
+    assert "`turn-journal repair g/torn`" in command("inspect", "g/torn", "-r", root).err
+    assert "`turn-journal list`" in command("inspect", "g/none", "-r", root).err
+    assert "`turn-journal repair" not in command("inspect", "g/torn", "-r", root, "-f", "json").err
+
+
+def test_an_error_names_the_file_that_it_is_about(
+    command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise JournalStoreError("It could not be read.", kind="store_io_failed", details={"path": str(root / "x.json")})
+
+    monkeypatch.setattr("turn_journal_runtime.cli.verification.turn_heads", refuse)
+    assert (
+        command("heads", "-r", root, "-f", "table").err.strip().endswith(f"It could not be read. ({root / 'x.json'})")
+    )
+
+
+def test_what_is_blocked_is_not_told_that_nothing_is_wrong(command: Command, root: Path) -> None:
+    shown = command("inspect", "g/open", "-r", root, "-a", "somebody").out
+    assert "owner_mismatch" in shown
+    assert "Nothing is wrong" not in shown
+
+
+def test_a_turn_that_may_not_be_read_is_not_called_damaged(
+    command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        yield {
+            "goal_id": "g",
+            "turn_key": "t",
+            "damage": {"kind": "store_io_failed", "message": "EACCES"},
+            "updated_at": None,
+        }
+
+    # Who runs the tests may be allowed to read anything.
+    monkeypatch.setattr("turn_journal_runtime.cli.listing.list_turn_journals", refused)
+    assert command("list", "-r", root).out.splitlines()[1].split() == ["g/t", "unreadable", "store_io_failed"]
 
 
 def test_the_root_comes_from_the_option_the_variable_or_the_folder(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.python.cli.test_terminal import COMMAND, _on_terminal
+from tests.python.cli.terminal import COMMAND, OnTerminal
 from tests.python.copying.content import GOALS, SESSIONS, files_in, fill, journal, runs_in, seen_in, write_turn
 
 from turn_journal_runtime import (
@@ -205,7 +205,7 @@ def test_the_command_tells_what_it_did_and_what_it_left(source: Path, database: 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_a_terminal_gets_progress_and_a_pipe_none(source: Path, tmp_path: Path) -> None:
     fill(source)
-    shown = _on_terminal("store", "copy", str(source), str(tmp_path / "target"))
+    shown = OnTerminal("store", "copy", str(source), str(tmp_path / "target")).shown()
     assert "Copying turns" in shown
     assert "Copying runs" in shown
     again = [*COMMAND, "store", "copy", str(source), str(tmp_path / "target"), "--verify-only"]
