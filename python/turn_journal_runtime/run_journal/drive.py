@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import JournalConflictError, ResumeBudgetExhaustedError, TurnBusyError
 from .events import RUNNING
 from .faults import decode_row
-from .journal import CLOSE_RUN, OPEN_RUN, SET_CHECKPOINT, closing
 from .payload import decode, same
+from .runs import CLOSE_RUN, OPEN_RUN, SET_CHECKPOINT, closing
 from .steps import Attempt, add_attempt, read_attempts
 
 if TYPE_CHECKING:

@@ -5,43 +5,29 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..address import absolute, is_database
-from ..errors import InvalidJournalError, JournalCorruptError, ReplayDivergenceError
-from . import approvals, batch, lineage, steps, transfer
+from ..errors import InvalidJournalError
+from . import approvals, batch, lineage, record, runs, steps, transfer
 from .batch import APPEND, MAX_SEQ
 from .connection import MEMORY, Durability
 from .database import Database
-from .events import KINDS, RUNNING, TERMINAL_STATUSES, JournalEvent, RunMeta
-from .faults import check_run_id, damaged_row, unknown_run
+from .drive import Drive, claim
+from .events import KINDS, RUNNING, JournalEvent, RunMeta
+from .faults import check_run_id, unknown_run
 from .filesystem import default_path
 from .ownership import Ownership
-from .payload import DamagedPayload, decode, decode_all, encode
-from .schema import ITERATION_INDEX, RUN_TABLES
+from .payload import decode, encode
+from .runs import CLOSE_RUN, OPEN_RUN, SET_CHECKPOINT, closing
+from .schema import RUN_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from types import TracebackType
 
-    from .drive import Drive
-
 __all__ = ["RunJournal"]
-
-# Payloads are read as bytes, which is what the decoder takes.
-_EVENTS = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
-# In the order of SQLite's own index: nothing is sorted.
-_INDEX = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, kind"
-
-OPEN_RUN = (
-    "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
-    "VALUES (?, ?, ?, 'running', NULL, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET status = 'running', "
-    "outcome = NULL, checkpoint_id = COALESCE(excluded.checkpoint_id, runs.checkpoint_id), "
-    "updated_at = excluded.updated_at"
-)
-SET_CHECKPOINT = "UPDATE runs SET checkpoint_id = ?, updated_at = ? WHERE run_id = ?"
-CLOSE_RUN = "UPDATE runs SET status = ?, outcome = ?, updated_at = ? WHERE run_id = ?"
 
 
 class RunJournal:
@@ -143,22 +129,7 @@ class RunJournal:
         Raises:
             JournalCorruptError: Its metadata is damaged.
         """
-        rows = self._database.read(
-            "SELECT run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, "
-            "CAST(metadata AS BLOB) FROM runs WHERE run_id = ?",
-            (run_id,),
-        )
-        if not rows:
-            return None
-        *columns, metadata = rows[0]
-        run = RunMeta(*columns)
-        try:
-            run.metadata = {} if metadata is None else decode(metadata)
-        except DamagedPayload as error:
-            raise JournalCorruptError(
-                f"The metadata of run {run_id!r} is damaged: {error}.", details={"run_id": run_id, "table": "runs"}
-            ) from error
-        return run
+        return runs.read_meta(self._database, run_id)
 
     def interrupted_runs(self, *, include_owned: bool = False) -> list[str]:
         """The runs that are still `running`, oldest first.
@@ -215,12 +186,7 @@ class RunJournal:
         Raises:
             JournalCorruptError: A payload is damaged; `details` names its row.
         """
-        rows = self._database.read(_EVENTS, (run_id,))
-        payloads = _decoded(run_id, rows)
-        return [
-            JournalEvent(run_id, seq, kind, payload, created_at)
-            for (seq, kind, _, created_at), payload in zip(rows, payloads, strict=True)
-        ]
+        return record.events(self._database, run_id)
 
     def replay_index(self, run_id: str) -> dict[tuple[int, str], dict[str, Any]]:
         """A run's payloads by number and kind, for memoised replay.
@@ -228,27 +194,11 @@ class RunJournal:
         Raises:
             JournalCorruptError: A payload is damaged; `details` names its row.
         """
-        rows = self._database.read(_INDEX, (run_id,))
-        payloads = _decoded(run_id, rows)
-        return {(seq, kind): payload for (seq, kind, _), payload in zip(rows, payloads, strict=True)}
+        return record.replay_index(self._database, run_id)
 
     def last_iteration(self, run_id: str) -> int | None:
         """The highest recorded iteration index, or None."""
-        rows = self._database.read(
-            f"SELECT {ITERATION_INDEX} AS found FROM journal WHERE run_id = ? AND kind = 'iteration' "  # noqa: S608
-            f"ORDER BY {ITERATION_INDEX} DESC LIMIT 1",
-            (run_id,),
-        )
-        highest = rows[0][0] if rows else None
-        if not isinstance(highest, float):
-            return highest
-        # SQLite rounds integers beyond 64 bits; the payloads have them exactly.
-        rows = self._database.read(
-            "SELECT CAST(payload AS BLOB) FROM journal WHERE run_id = ? AND kind = 'iteration' "  # noqa: S608
-            f"AND {ITERATION_INDEX} = ?",
-            (run_id, highest),
-        )
-        return max(int(decode(payload)["index"]) for (payload,) in rows)
+        return record.last_iteration(self._database, run_id)
 
     def assert_replay_order(self, run_id: str, expected: Sequence[tuple[int, str]] | Sequence[str]) -> None:
         """Refuses a replay whose steps are not the recorded ones in the recorded order.
@@ -260,30 +210,7 @@ class RunJournal:
         Raises:
             ReplayDivergenceError: They differ; it is a `RuntimeError` and names the first difference.
         """
-        rows = self._database.read("SELECT seq, kind FROM journal WHERE run_id = ? ORDER BY seq, rowid", (run_id,))
-        bare = bool(expected) and isinstance(expected[0], str)
-        recorded: list[Any] = [kind if bare else (seq, kind) for seq, kind in rows]
-        issued: list[Any] = [step if bare else tuple(step) for step in expected]
-        if recorded == issued:
-            return
-        at = next(
-            (at for at, pair in enumerate(zip(recorded, issued, strict=False)) if pair[0] != pair[1]),
-            min(len(recorded), len(issued)),
-        )
-        there = f"{recorded[at]!r}" if at < len(recorded) else "nothing more"
-        here = f"{issued[at]!r}" if at < len(issued) else "nothing more"
-        raise ReplayDivergenceError(
-            f"The replay of run {run_id!r} parts from its record at event {at}: recorded is {there}, the replay has "
-            f"{here}. The loop's code or input has changed; replay with the old ones, or fork the run before it.",
-            details={
-                "run_id": run_id,
-                "seq": rows[at][0] if at < len(rows) else None,
-                "at": at,
-                "recorded": list(recorded[at : at + 1]),
-                "issued": list(issued[at : at + 1]),
-                "fields": ["order"],
-            },
-        )
+        record.assert_replay_order(self._database, run_id, expected)
 
     # Steps whose outcome is not known, and questions
 
@@ -414,8 +341,6 @@ class RunJournal:
 
     def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
         """Takes a run for one driver."""
-        from .drive import claim  # it is made of this module's statements
-
         return claim(self, driver, run_id, **wanted)
 
     def _row(self, event: JournalEvent) -> tuple[str, int, str, str, float]:
@@ -442,31 +367,4 @@ class RunJournal:
     def _run_row(
         self, run_id: str, agent: str, task: str, checkpoint_id: str | None, metadata: Mapping[str, Any] | None
     ) -> tuple[Any, ...]:
-        check_run_id(run_id)
-        stored = encode(metadata or {})
-        if self._redact is not None:
-            shown = self._redact({"agent": agent, "task": task, "metadata": decode(stored)})
-            agent, task, stored = str(shown["agent"]), str(shown["task"]), encode(shown["metadata"])
-        now = time.time()
-        return run_id, agent, task, checkpoint_id, now, now, stored.decode()
-
-
-def closing(run_id: str, outcome: str) -> tuple[str, str, float, str]:
-    """What `CLOSE_RUN` asks for."""
-    return outcome if outcome in TERMINAL_STATUSES else "done", outcome, time.time(), run_id
-
-
-def _decoded(run_id: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    try:
-        return decode_all([row[2] for row in rows])
-    except DamagedPayload:
-        _name_the_damage(run_id, rows)
-
-
-def _name_the_damage(run_id: str, rows: Iterable[tuple[Any, ...]]) -> NoReturn:
-    for seq, kind, payload, *_ in rows:
-        try:
-            decode(payload)
-        except DamagedPayload as error:
-            raise damaged_row(run_id, seq, kind, error) from None
-    raise AssertionError("a payload that was damaged a moment ago")
+        return runs.opening(self._redact, run_id, agent, task, checkpoint_id, metadata)

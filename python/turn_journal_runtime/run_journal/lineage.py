@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import JournalConflictError
 from .faults import check_run_id, decode_row, unknown_run
 from .payload import differing_fields
+from .steps import read_last_seq
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,11 +66,13 @@ def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
             "FROM journal WHERE run_id = ? AND seq <= ? ORDER BY seq, rowid",
             (new_run_id, run_id, upto),
         )
+        # A failure that the loop went on after is part of the record, also when the fork ends with it.
         cursor.execute(
             "INSERT INTO step_attempts (run_id, seq, attempt, kind, state, error_type, message, next_seq, created_at) "
-            "SELECT ?, seq, attempt, kind, state, error_type, message, next_seq, created_at FROM step_attempts "
+            "SELECT ?, seq, attempt, kind, state, error_type, message, "
+            "CASE WHEN next_seq <= ? THEN seq ELSE next_seq END, created_at FROM step_attempts "
             "WHERE run_id = ? AND seq <= ?",
-            (new_run_id, run_id, upto),
+            (new_run_id, read_last_seq(cursor, run_id), run_id, upto),
         )
         cursor.execute(
             "INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)", (new_run_id, run_id, upto)

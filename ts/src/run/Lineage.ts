@@ -1,4 +1,5 @@
 /** Runs that come from runs, and where two of them part: run-journal.md, section 4. */
+import { readLastSeq } from "./Attempts.ts"
 import type { Database } from "./Database.ts"
 import { checkRunId, conflict, unknownRun } from "./Errors.ts"
 import { KIND_TOOL_RESULT, type Kind, now } from "./Events.ts"
@@ -42,11 +43,13 @@ export const fork = (database: Database, runId: string, newRunId: string, upto: 
       runId,
       upto
     )
+    // A failure that the loop went on after is part of the record, also when the fork ends with it.
     database.write(
       "INSERT INTO step_attempts (run_id, seq, attempt, kind, state, error_type, message, next_seq, created_at) " +
-        "SELECT ?, seq, attempt, kind, state, error_type, message, next_seq, created_at FROM step_attempts " +
-        "WHERE run_id = ? AND seq <= ?",
+        "SELECT ?, seq, attempt, kind, state, error_type, message, CASE WHEN next_seq <= ? THEN seq ELSE next_seq END, " +
+        "created_at FROM step_attempts WHERE run_id = ? AND seq <= ?",
       newRunId,
+      readLastSeq(database, runId),
       runId,
       upto
     )

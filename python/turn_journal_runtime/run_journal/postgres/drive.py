@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..drive import Drive, one_more
 from ..events import RUNNING
-from ..journal import closing
+from ..runs import closing
 from ..steps import read_attempts
 
 if TYPE_CHECKING:
