@@ -50,9 +50,17 @@ def open_queue(root: str, *, for_one_call: bool = False) -> App:
             min_size=0 if for_one_call else 1,
             max_size=_MAX_CONNECTIONS,
             timeout=_PATIENCE,
-            pool_factory=AsyncNullConnectionPool if for_one_call else AsyncConnectionPool,
+            pool_factory=_PoolOfOneCall if for_one_call else AsyncConnectionPool,
         )
     )
+
+
+class _PoolOfOneCall(AsyncNullConnectionPool):
+    """Connects when the call does: a server that is not there is said at once, and why, not after half a minute."""
+
+    async def open(self, wait: bool = False, timeout: float = _PATIENCE) -> None:  # noqa: ASYNC109 - as the pool has it
+        """Gets ready, and connects to nothing yet."""
+        await super().open(wait=False, timeout=timeout)
 
 
 async def _enter(connection: AsyncConnection[Any]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 
-def doctor(url: str) -> tuple[int, dict[str, dict[str, Any]], str]:
+def doctor(url: str, **settings: str) -> tuple[int, dict[str, dict[str, Any]], str]:
     command = [sys.executable, "-m", "turn_journal_runtime", "doctor", "-r", url, "-f", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **settings})
     checks = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
     return done.returncode, checks, done.stdout + done.stderr
 
@@ -35,6 +36,7 @@ def test_a_database_that_is_ready_is_found_so(postgres_url: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_said_without_the_password() -> None:
-    code, checks, said = doctor("postgresql://somebody:hush-hush@127.0.0.1:9/none?connect_timeout=1")
+    url = "postgresql://somebody:hush-hush@127.0.0.1:9/none?connect_timeout=1"
+    code, checks, said = doctor(url, TURN_JOURNAL_POSTGRES_TIMEOUT="0.3")
     assert (code, checks["database"]["outcome"]) == (1, "failed")
     assert "hush-hush" not in said

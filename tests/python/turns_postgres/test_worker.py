@@ -16,7 +16,7 @@ from tests.python.turns.roots import emptied
 from tests.python.turns.world import KilledError, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime import run_turn
-from turn_journal_runtime.errors import InvalidJournalError, JournalStoreError
+from turn_journal_runtime.errors import InvalidJournalError, JournalStoreError, StoreUnavailableError
 from turn_journal_runtime.worker import aio, defer_turn
 
 if TYPE_CHECKING:
@@ -273,6 +273,10 @@ def test_deferring_says_what_is_wrong(database: str, postgres_url: str, tmp_path
     with pytest.raises(JournalStoreError) as missing:
         defer_turn(postgres_url, **names)
     assert (missing.value.kind, "store migrate" in str(missing.value)) == ("store_schema_missing", True)
+    asked = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        defer_turn("postgresql://nobody@127.0.0.1:1/none", **names)
+    assert time.monotonic() - asked < 10  # at once; the library beneath would try for 30 seconds
     assert asyncio.run(aio.defer_turn(database, **names))
     # In a place where an event loop runs it works as well.
     assert asyncio.run(_defer_in_a_loop(database, names)) is False
