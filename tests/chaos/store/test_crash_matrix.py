@@ -48,7 +48,7 @@ COMPACTION: Final = [
 ]
 
 
-REPAIR: Final = ["aside.create", "aside.write", *WRITE]
+REPAIR: Final = ["aside.create", "aside.write", "aside.sync", *WRITE]
 
 
 class Scenario(NamedTuple):

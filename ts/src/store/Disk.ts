@@ -37,6 +37,7 @@ export const STEPS = [
   "leftover.remove",
   "aside.create",
   "aside.write",
+  "aside.sync",
   "compaction.create",
   "compaction.write",
   "compaction.sync",

@@ -73,12 +73,11 @@ export const make = (
   }
 
   /** Appends in place. What stood after the transition that is followed is overwritten and cut. */
-  const append = (work: Work, files: Files, stored: Encoded, { after, setAside }: Commit, bytes: Buffer): number => {
+  const append = (work: Work, files: Files, stored: Encoded, { after }: Commit, bytes: Buffer): number => {
     const found = stored.history === null ? null : openPlain(files.history, O_RDWR | GUARDED)
     const history = work.keep(found ?? disk.open("history.open", files.history, NEW_FILE))
     const start = after?.revision ?? 0
     const end = after === null ? 0 : start + 1
-    if (setAside !== undefined) work.alsoSync(copyAside(work, `${files.history}.${setAside}`, history, end))
     work.undo(() => (found === null ? disk.remove("rollback", files.history) : disk.truncate("rollback", history, end)))
     disk.write("history.write", history, bytes, start)
     disk.truncate("history.truncate", history, start + bytes.length)
@@ -92,8 +91,20 @@ export const make = (
     return history
   }
 
-  const copyAside = (work: Work, path: string, history: number, from: number): number => {
-    const aside = draft(work, "aside.create", path)
+  /** Keeps what follows a transition in a file of its own, durably, before the history is cut there. */
+  const keepAside = (work: Work, files: Files, after: Position | null, name: string): Effect.Effect<void, StoreError> =>
+    Effect.gen(function* () {
+      const path = `${files.history}.${name}`
+      const kept = yield* attempt("keep what is cut", path, () => {
+        const history = openPlain(files.history)
+        if (history === null) return []
+        return [copyFrom(work.keep(history), after, draft(work, "aside.create", path)), openFolder(work, files.folder)]
+      })
+      yield* sync("aside.sync", kept, path)
+    })
+
+  const copyFrom = (history: number, after: Position | null, aside: number): number => {
+    const from = after === null ? 0 : after.revision + 1
     const chunk = Buffer.allocUnsafe(1024 * 1024)
     for (let at = from; ; ) {
       const length = readSync(history, chunk, 0, chunk.length, at)
@@ -122,8 +133,8 @@ export const make = (
       else histories.forget(files.history)
       settled.set(files.snapshot, stampOf(files.snapshot))
     } catch (error) {
+      // What is remembered of the history is of another state of the file, which is seen.
       if (!isErrno(error)) throw error
-      histories.forget(files.history)
     }
   }
 
@@ -134,6 +145,7 @@ export const make = (
         const adopting = stored.history === null && stored.snapshot !== null
         const bytes = historyBytes(commit, adopting)
         const unsealed = stored.history?.open.some(({ line }) => line < (after?.line ?? 0)) ?? false
+        if (commit.setAside !== undefined) yield* keepAside(work, files, after, commit.setAside)
         if (after !== null && unsealed) yield* sealAll(files, after)
         const { written, folder, history, names } = yield* attempt("write the journal", files.snapshot, () => {
           disk.remove("leftover.remove", files.historyDraft)
@@ -143,7 +155,7 @@ export const make = (
           const history = historyOf(work, files, stored, commit, bytes)
           const names = undurableNames(files.folder)
           const parents = names.map(({ path }) => openFolder(work, dirname(path)))
-          const written = [snapshot, history, ...work.synced, ...parents]
+          const written = [snapshot, history, ...parents]
           return { written, folder: openFolder(work, files.folder), history, names }
         })
         yield* sync("commit.sync", written, files.snapshot)
@@ -281,8 +293,6 @@ interface FolderName {
 
 interface Work {
   readonly keep: (fd: number) => number
-  readonly synced: Array<number>
-  readonly alsoSync: (fd: number) => void
   readonly undo: (action: () => void) => void
   readonly passPointOfNoReturn: () => void
   readonly rollBack: () => void
@@ -291,16 +301,11 @@ interface Work {
 
 const makeWork = (): Work => {
   const fds: Array<number> = []
-  const synced: Array<number> = []
   let undone: Array<() => void> = []
   return {
     keep: (fd) => {
       fds.push(fd)
       return fd
-    },
-    synced,
-    alsoSync: (fd) => {
-      synced.push(fd)
     },
     undo: (action) => {
       undone.unshift(action)

@@ -102,8 +102,8 @@ const followOn = (
   const last = before.end.sealed
   const chain = Chain.follow(turn, {
     from: before.beforeLast,
-    take: ({ seq, hash }) => {
-      isThere ||= seq === last?.seq && hash === last.hash
+    take: ({ seq, hash }, sealed) => {
+      isThere ||= sealed && seq === last?.seq && hash === last.hash
       return isThere
     }
   })

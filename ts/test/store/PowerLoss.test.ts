@@ -1,5 +1,5 @@
 /** The power goes at every moment of a turn's life, and the file system is left in any state that it may be left in. */
-import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { closeSync, constants, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import * as Cause from "effect/Cause"
@@ -10,9 +10,10 @@ import { operationId } from "../../src/journal/OperationId.ts"
 import { type Disk, nodeDisk, type Step } from "../../src/store/Disk.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
+import { filesOf } from "../../src/store/Place.ts"
 import { Dice, SEED, SOAK } from "../Seed.ts"
-import { fingerprint, materialize, PowerDisk } from "./PowerDisk.ts"
-import { pathOf, quickFolder, wholeTurn } from "./Turns.ts"
+import { fingerprint, materialize, PowerDisk, type Tree } from "./PowerDisk.ts"
+import { pathOf, placeOf, quickFolder, wholeTurn } from "./Turns.ts"
 
 const TURN = { turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" }
 const JOURNALS = wholeTurn(TURN)
@@ -36,6 +37,18 @@ const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: St
       power.note("ack", stands)
     }
   }).pipe(Effect.provide(storeOn(around(power.over(nodeDisk, killedAt)))), Effect.exit)
+
+/** Another root in which a turn stands as it was after some of its writes. */
+const writeElsewhere = (root: string, journals: ReadonlyArray<JsonObject>) =>
+  Effect.forEach(journals, (journal) =>
+    Effect.flatMap(JournalStore, (store) => store.write({ path: pathOf(root, TURN.turnKey), journal }))
+  ).pipe(Effect.provide(storeOn(nodeDisk)))
+
+const copyFrom = (source: string, power: PowerDisk, killedAt: Step | null) =>
+  Effect.flatMap(JournalStore, (store) => store.copy({ runtimeRoot: source, targetRoot: power.root })).pipe(
+    Effect.provide(storeOn(power.over(nodeDisk, killedAt))),
+    Effect.exit
+  )
 
 const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unknown>> = {
   "a turn from its first write on": (power) => aProcess(power, [0, 1, 2]),
@@ -74,23 +87,26 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
           [0, 3],
           [3, 6]
         ] as const) {
-          const more = JOURNALS.slice(from, to)
-          const write = Effect.forEach(more, (journal) =>
-            Effect.flatMap(JournalStore, (store) => store.write({ path: pathOf(source, TURN.turnKey), journal }))
-          )
-          yield* Effect.provide(write, storeOn(nodeDisk))
+          yield* writeElsewhere(source, JOURNALS.slice(from, to))
           const stands = operationId(journal(to - 1))
-          const copy = (killedAt: Step | null) =>
-            Effect.flatMap(JournalStore, (store) => store.copy({ runtimeRoot: source, targetRoot: power.root })).pipe(
-              Effect.provide(storeOn(power.over(nodeDisk, killedAt))),
-              Effect.exit
-            )
           power.note("begin", stands)
           // Put in place, and not sealed: the next one has to.
-          yield* copy("compaction.create")
-          assert.strictEqual((yield* copy(null))._tag, "Success")
+          yield* copyFrom(source, power, "compaction.create")
+          assert.strictEqual((yield* copyFrom(source, power, null))._tag, "Success")
           power.note("ack", stands)
         }
+      })
+    ),
+  "a copy that is killed before its lines are sealed, and a writer that goes on": (power) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const source = yield* quickFolder
+        yield* writeElsewhere(source, JOURNALS.slice(0, 3))
+        const stands = operationId(journal(2))
+        power.note("begin", stands)
+        yield* copyFrom(source, power, "compaction.create")
+        power.note("ack", stands)
+        yield* aProcess(power, [3, 4])
       })
     ),
   "a turn that is pruned": (power) =>
@@ -132,6 +148,20 @@ const check = (root: string, allowed: ReadonlySet<string | null>, where: string)
 /** What is looked at after the power cut is thrown away: it need not be durable. */
 const UNSYNCED: Disk = { ...nodeDisk, sync: () => Effect.void }
 
+/** The states that a power cut may leave before each step from one on, each of them once. */
+function* statesOf(power: PowerDisk, from = 0): Generator<{ readonly tree: Tree; readonly until: number }> {
+  const dice = new Dice(SEED)
+  for (let until = from; until <= power.log.length; until++) {
+    const seen = new Set<string>()
+    for (let tried = 0; tried < STATES_PER_MOMENT; tried++) {
+      const tree = power.stateAt(until, dice)
+      const print = fingerprint(tree)
+      if (!seen.has(print)) yield { tree, until }
+      seen.add(print)
+    }
+  }
+}
+
 /** Plays a scenario and looks at what a power cut before each of its steps may leave; how many states were tried. */
 const play = (name: string, scenario: (power: PowerDisk) => Effect.Effect<unknown, unknown>) =>
   Effect.scoped(
@@ -140,22 +170,14 @@ const play = (name: string, scenario: (power: PowerDisk) => Effect.Effect<unknow
       const power = new PowerDisk(join(root, "recorded"))
       mkdirSync(power.root)
       yield* scenario(power)
-      const dice = new Dice(SEED)
       let states = 0
-      for (let until = 0; until <= power.log.length; until++) {
-        const seen = new Set<string>()
-        for (let tried = 0; tried < STATES_PER_MOMENT; tried++) {
-          const tree = power.stateAt(until, dice)
-          const print = fingerprint(tree)
-          if (seen.has(print)) continue
-          seen.add(print)
-          const place = join(root, "left")
-          mkdirSync(place)
-          materialize(tree, power.root, place)
-          yield* check(place, power.allowedAt(until), `seed ${SEED}, before step ${until}, state ${tried}`)
-          rmSync(place, { recursive: true })
-          states++
-        }
+      for (const { tree, until } of statesOf(power)) {
+        const place = join(root, "left")
+        mkdirSync(place)
+        materialize(tree, power.root, place)
+        yield* check(place, power.allowedAt(until), `seed ${SEED}, before step ${until}, state ${states}`)
+        rmSync(place, { recursive: true })
+        states++
       }
       process.stdout.write(`power loss, ${name}: ${states} states of ${power.log.length + 1} moments\n`)
       return { states, moments: power.log.length }
@@ -169,6 +191,39 @@ describe(`a power cut (seed ${SEED})`, () => {
       assert.isAbove(states, moments)
     })
   }
+
+  it("leaves what a repair cuts, in the history or beside it", () =>
+    Effect.runPromise(
+      Effect.scoped(
+        Effect.gen(function* () {
+          const power = new PowerDisk(yield* quickFolder)
+          const path = pathOf(power.root, TURN.turnKey)
+          const { history } = filesOf(placeOf(power.root, TURN.turnKey))
+          yield* aProcess(power, [0, 1, 2])
+          const disk = power.over(nodeDisk)
+          const second = readFileSync(history).indexOf("\n") + 1
+          const fd = disk.open("history.open", history, constants.O_RDWR)
+          disk.write("history.write", fd, Buffer.from("#"), second)
+          yield* disk.sync("commit.sync", [fd])
+          closeSync(fd)
+          const cut = readFileSync(history).subarray(second)
+
+          const from = power.log.length
+          yield* Effect.gen(function* () {
+            const store = yield* JournalStore
+            const { plan } = yield* store.repair({ path })
+            assert.isTrue((yield* store.repair({ path, plan })).done)
+          }).pipe(Effect.provide(storeOn(disk)))
+          let states = 0
+          for (const { tree, until } of statesOf(power, from)) {
+            const isKept = [...tree.values()].some((content) => content !== "folder" && content.includes(cut))
+            assert.isTrue(isKept, `seed ${SEED}, before step ${until}, state ${states}`)
+            states++
+          }
+          assert.isAbove(states, power.log.length - from)
+        })
+      )
+    ))
 
   for (const [step, files] of [
     ["commit.sync", ["the draft", "the history"]],

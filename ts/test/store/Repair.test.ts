@@ -127,6 +127,13 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
       })
     )
 
+    it.effect("keeps what follows several transitions that were put in place and not sealed", () =>
+      repaired(
+        ({ files, lines }) => writeFileSync(files.history, [...lines.map((line) => `${line}\r`), "half a li"].join("")),
+        { repair: "cut_unfinished", kept: 3, cut: () => "half a li", standing: last }
+      )
+    )
+
     it.effect("says when nothing is left to repair with", () =>
       Effect.gen(function* () {
         const { store, path, files } = yield* written
