@@ -217,7 +217,12 @@ export const make = (
           lines++
           return true
         })
-        if (lines > 1) yield* replaceHistory(work, files, (write) => Effect.sync(() => write(last)))
+        if (lines > 1) {
+          yield* Effect.mapError(
+            replaceHistory(work, files, (write) => Effect.sync(() => write(last))),
+            notShortened
+          )
+        }
       })
     )
 
@@ -366,6 +371,15 @@ const stampOf = (path: string): string => {
   const stat = lstatSync(path, { bigint: true, throwIfNoEntry: false })
   return stat === undefined ? "" : `${stat.ino}:${stat.size}:${stat.mtimeNs}:${stat.ctimeNs}`
 }
+
+const notShortened = (error: StoreError): StoreError =>
+  error._tag === "StoreFailure"
+    ? new StoreFailure({
+        kind: error.kind,
+        message: `The turn has its tombstone, and its history could not be shortened (${error.details["code"]}): prune again when there is space and access.`,
+        details: error.details
+      })
+    : error
 
 const unconfirmed = (error: StoreError): StoreError =>
   error._tag === "StoreFailure"

@@ -132,13 +132,16 @@ export const historySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>): 
         settledTurn({ ...ID, turnKey: "c-failed" }, "failed", 0, { receipt: { failed_phase: "host_execute" } })
       ]
       yield* writeAll(root, failed, "c-failed")
+      // Nothing is left to do in it, and it is not over: its driver's last write is still to come.
+      const whole = [[], ["a", "b", "c"]].map((completed) => plainTurn("c-whole", "in_progress", completed))
+      yield* writeAll(root, whole, "c-whole")
       yield* writeAll(root, wholeTurn({ ...ID, turnKey: "d-over" }), "d-over")
       const pruned = (request: object) =>
         Effect.map(store.prune({ runtimeRoot: root, olderThan: 0, ...request }), ({ turns }) =>
           turns.map(({ turn_key }) => turn_key)
         )
       assert.deepStrictEqual(yield* pruned({ olderThan: 3600 }), [])
-      assert.deepStrictEqual(yield* pruned({ keep: 4 }), [])
+      assert.deepStrictEqual(yield* pruned({ keep: 5 }), [])
       assert.deepStrictEqual(yield* pruned({ keep: 1, dryRun: true }), ["a-over"])
       assert.deepStrictEqual(yield* pruned({ goalId: "other" }), [])
       assert.deepStrictEqual(yield* pruned({}), ["a-over", "d-over"])
@@ -161,7 +164,9 @@ export const historySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>): 
       }
       assert.strictEqual((yield* store.read({ path })).operation_id, operationId(others))
       const { at } = (yield* store.history({ path })).transitions[0] ?? assert.fail()
-      const later = { path, journal: mine, retrySince: Date.parse(at) + 1 }
+      const first = { path, journal: mine, retrySince: Date.parse(at) }
+      assert.isTrue((yield* store.write(first)).replayed, "it stood in the very millisecond of that call")
+      const later = { ...first, retrySince: Date.parse(at) + 1 }
       assert.isTrue((yield* store.write(later)).appended, "what stood before that call is another write")
       assert.lengthOf((yield* store.history({ path })).transitions, 3)
     })

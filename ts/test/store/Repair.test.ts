@@ -147,6 +147,7 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
     it.effect("takes the writes of the latest driver only", () =>
       Effect.gen(function* () {
         const { store, path, files } = yield* written
+        const since = Date.now()
         const write = (lease: number) => store.write({ path, journal: LAST, lease })
         assert.strictEqual(yield* kindOf(write(1)), "turn_lease_lost")
         writeFileSync(files.lease, JSON.stringify({ number: 2, pid: 1, host: "here", since: 1 }))
@@ -154,9 +155,13 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
         assert.strictEqual(yield* kindOf(write(3)), "turn_lease_lost")
         assert.isTrue((yield* write(2)).appended)
         assert.strictEqual(yield* kindOf(write(1)), "turn_lease_lost")
+        writeFileSync(files.lease, JSON.stringify({ number: 3, pid: 1, host: "here", since: 1 }))
+        const retried = yield* store.write({ path, journal: LAST, lease: 2, retrySince: since })
+        assert.isTrue(retried.replayed, "it was written while its driver was the latest")
+        assert.strictEqual(yield* kindOf(write(2)), "turn_lease_lost")
         for (const text of ["", "{}", '{"number":0}', '{"number":1.5}', "[2]"]) {
           writeFileSync(files.lease, text)
-          assert.strictEqual(yield* kindOf(write(2)), "journal_corrupt")
+          assert.strictEqual(yield* kindOf(write(3)), "journal_corrupt")
         }
       })
     )

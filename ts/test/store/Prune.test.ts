@@ -1,0 +1,66 @@
+/** Pruning that is cut off, and pruning beside a writer. */
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { nodeDisk } from "../../src/store/Disk.ts"
+import { Driver, type Near } from "../../src/store/Driver.ts"
+import { faultyDisk } from "../../src/store/Fault.ts"
+import * as FileDriver from "../../src/store/FileDriver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
+import * as MemoryDriver from "../../src/store/MemoryDriver.ts"
+import { pathOf, quickFolder, wholeTurn } from "./Turns.ts"
+
+const JOURNALS = wholeTurn({ turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" })
+
+const writeAll = (root: string) =>
+  Effect.forEach(JOURNALS, (journal) =>
+    Effect.flatMap(JournalStore, (store) => store.write({ path: pathOf(root, "turn-1"), journal }))
+  )
+
+const prune = (root: string, olderThan = 0) =>
+  Effect.flatMap(JournalStore, (store) => store.prune({ runtimeRoot: root, olderThan }))
+
+const over = (driver: Layer.Layer<Driver, unknown>) =>
+  JournalStore.layer({ signingKey: null }).pipe(Layer.provide(driver))
+
+it.live("shortens a history to its tombstone when the one before was cut off between the two", () =>
+  Effect.gen(function* () {
+    const root = yield* quickFolder
+    const failing = faultyDisk(nodeDisk, { step: "compaction.create", when: "before", fault: "ENOSPC" })
+    yield* Effect.gen(function* () {
+      yield* writeAll(root)
+      const { operation_id, damage } = (yield* prune(root)).turns[0] ?? assert.fail()
+      assert.deepStrictEqual([operation_id, damage?.kind], [null, "store_full"])
+      assert.include(damage?.message, "prune again", "it is not said that nothing was changed")
+    }).pipe(Effect.provide(over(FileDriver.layer({ disk: failing }))))
+
+    yield* Effect.gen(function* () {
+      const store = yield* JournalStore
+      const history = Effect.map(store.history({ path: pathOf(root, "turn-1") }), ({ transitions }) =>
+        transitions.map(({ seq, pruned }) => ({ seq, pruned }))
+      )
+      assert.lengthOf(yield* history, JOURNALS.length + 1)
+      assert.lengthOf((yield* prune(root)).turns, 1)
+      assert.deepStrictEqual(yield* history, [{ seq: JOURNALS.length + 1, pruned: true }])
+      assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+    }).pipe(Effect.provide(over(FileDriver.layer())))
+  })
+)
+
+/** A driver at whose glance every journal is old: what is read under the lock was written since. */
+const seenLate = Layer.effect(
+  Driver,
+  Effect.map(Driver, (driver) => {
+    const glance: Near["glance"] = (place) =>
+      Effect.map(driver.glance(place), (snapshot) => (snapshot === null ? null : { ...snapshot, updatedAt: 0 }))
+    return Driver.of({ ...driver, glance, ahead: () => Effect.succeed({ glance, scan: driver.scan }) })
+  })
+).pipe(Layer.provide(MemoryDriver.layer))
+
+it.live("leaves a turn alone that was written to after it was looked at", () =>
+  Effect.gen(function* () {
+    yield* writeAll("/root")
+    assert.deepStrictEqual((yield* prune("/root", 3600)).turns, [])
+    assert.lengthOf((yield* prune("/root")).turns, 1)
+  }).pipe(Effect.provide(over(seenLate)))
+)
