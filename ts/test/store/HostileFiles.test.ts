@@ -12,6 +12,8 @@ import {
   writeFileSync
 } from "node:fs"
 import { dirname, join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+import { fileURLToPath } from "node:url"
 import { assert, describe, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -165,12 +167,46 @@ describe("hostile files", () => {
           const { store, root, files } = yield* written
           // Another process of ours would open the lock anew.
           if (file === "lock") renameSync(files.lock, `${files.lock}.old`)
-          if (file === "lock") writeFileSync(files.lock, "")
           writeFileSync(files[file], "")
           truncateSync(files[file], GIB)
           assert.strictEqual(yield* kindOf(calls(store, root)["write"] ?? Effect.void), kind, file)
         }
       })
+    )
+
+    it.effect("takes no database that holds data for a lock, and leaves it as it is", () =>
+      Effect.gen(function* () {
+        const { store, root, files } = yield* written
+        renameSync(files.lock, `${files.lock}.old`)
+        const database = new DatabaseSync(files.lock)
+        database.exec("CREATE TABLE data AS SELECT zeroblob(100000) AS value")
+        database.close()
+        const before = readFileSync(files.lock)
+        for (const [name, call] of Object.entries(calls(store, root))) {
+          assert.strictEqual(yield* kindOf(call), "store_unsafe_path", name)
+        }
+        assert.deepStrictEqual(readFileSync(files.lock), before)
+      })
+    )
+
+    it.effect(
+      "writes nothing under a lock that it may only read: SQLite takes a reader's lock then, and says nothing",
+      () =>
+        Effect.gen(function* () {
+          const { outside, root, files } = yield* written
+          for (const folder of [outside, root, join(root, "goals"), join(root, "goals", GOAL)]) chmodSync(folder, 0o755)
+          chmodSync(files.folder, 0o777)
+          for (const file of [files.snapshot, files.history]) chmodSync(file, 0o666)
+          chmodSync(files.lock, 0o444)
+          const answer = execFileSync(process.execPath, [WRITER, files.snapshot, JSON.stringify(NEXT)], {
+            encoding: "utf8",
+            stdio: ["ignore", "pipe", "inherit"],
+            ...(process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {})
+          })
+          assert.strictEqual(answer, "store_io_failed")
+          assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), FIRST)
+          chmodSync(files.lock, 0o600)
+        })
     )
 
     it.effect("names no goal or turn with a control character, a separator or too many letters", () =>
@@ -239,6 +275,8 @@ describe("hostile files", () => {
 })
 
 const NOBODY = 65534
+/** Writes one journal, and says what came of it. */
+const WRITER = fileURLToPath(new URL("OneWrite.ts", import.meta.url))
 
 /** Root may read everything: as root, becomes nobody for a while. */
 const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {

@@ -1,0 +1,16 @@
+/** A process that writes one journal and prints `ok` or the kind of the error: `node OneWrite.ts PATH JOURNAL`. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { JsonObject } from "../../src/contract/Json.ts"
+import * as FileDriver from "../../src/store/FileDriver.ts"
+import { JournalStore } from "../../src/store/JournalStore.ts"
+
+const [path = "", journal = ""] = process.argv.slice(2)
+
+const said = Effect.flatMap(JournalStore, (store) =>
+  store.write({ path, journal: JSON.parse(journal) as JsonObject })
+).pipe(
+  Effect.match({ onFailure: ({ kind }) => kind, onSuccess: () => "ok" }),
+  Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer())))
+)
+process.stdout.write(await Effect.runPromise(said))
