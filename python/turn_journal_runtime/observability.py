@@ -31,6 +31,8 @@ TRACER: Final = "turn_journal_runtime"
 #: A histogram of the seconds that a call of the core took, by method and outcome.
 CALL_DURATION: Final = "turn_journal.call.duration"
 
+#: An answer, and no failure of the call: every new turn begins with a look for one that is not there.
+_NOT_FOUND: Final = "journal_not_found"
 #: Asks the core to say what it did.
 _TRACED: Final = b'"trace":true,'
 
@@ -76,7 +78,7 @@ def _observed_call(method: str, exchange: Generator[Any, Any, T]) -> Generator[A
                 question = (connection, _TRACED + request, deadline)
             answer = yield question
             if recording and isinstance(answer, dict):
-                _add_spans(trace, span, answer.get("spans"))
+                _add_spans(trace, span, answer)
             question = exchange.send(answer)
     except StopIteration as end:
         outcome = "ok"
@@ -136,13 +138,16 @@ def _logged_turn(flow: Generator[Any, Any, T], attributes: dict[str, str], trace
 def _fail(trace: Any, span: Any, kind: str) -> None:
     """Marks a span as failed, with the error's kind; messages may name paths, and stay in the process."""
     span.set_attribute("error.type", kind)
-    span.set_status(trace.Status(trace.StatusCode.ERROR, kind))
+    if kind != _NOT_FOUND:
+        span.set_status(trace.Status(trace.StatusCode.ERROR, kind))
 
 
-def _add_spans(trace: Any, span: Any, recorded: Any) -> None:
+def _add_spans(trace: Any, span: Any, answer: dict[str, Any]) -> None:
     """What the core says it did, under the call that asked for it."""
+    recorded = answer.get("spans")
     if not isinstance(recorded, list):
         return
+    failed = _kind_of(answer.get("error")) != _NOT_FOUND
     tracer = trace.get_tracer(TRACER)
     contexts: list[Any] = []
     for one in recorded:
@@ -155,9 +160,15 @@ def _add_spans(trace: Any, span: Any, recorded: Any) -> None:
             start_time=int(one["start"]),
         )
         contexts.append(trace.set_span_in_context(made))
-        if not one["ok"]:
+        if failed and not one["ok"]:
             made.set_status(trace.Status(trace.StatusCode.ERROR))
         made.end(end_time=int(one["end"]))
+
+
+def _kind_of(error: Any) -> Any:
+    """The kind of an error as it stands on the wire, however odd."""
+    data = error.get("data") if isinstance(error, dict) else None
+    return data.get("kind") if isinstance(data, dict) else None
 
 
 @cache

@@ -79,13 +79,44 @@ def test_a_turn_is_one_trace_from_the_call_through_the_core(tmp_path: Path) -> N
     assert {(span["parent"], span["kind"]) for span in in_core} == {("turn_journal turn_journal.write", "SERVER")}
 
 
+def test_a_turn_that_is_not_there_yet_is_no_failure_in_a_trace(tmp_path: Path) -> None:
+    spans = _run(_LISTENING + _TURN + 'drive("turns")\nprint(json.dumps(spans()))', tmp_path)
+    (look,) = [span for span in spans if span["name"] == "turn_journal turn_journal.read"]
+    assert look["attributes"]["error.type"] == "journal_not_found"
+    assert [span["name"] for span in spans if not span["ok"]] == []
+
+
+def test_what_the_host_traces_is_part_of_its_turn(tmp_path: Path) -> None:
+    script = _LISTENING + dedent("""
+        import asyncio, json
+        from turn_journal_runtime import CallableHost, aio, run_turn
+
+        def host(turn):
+            with trace.get_tracer("mine").start_as_current_span("my model call"):
+                return {"result_kind": "validated_progress"}
+
+        async def async_host(turn):
+            return host(turn)
+
+        run_turn("turns", goal_id="g", agent_id="a", todo_id="t1", host=CallableHost(host))
+        asyncio.run(aio.run_turn("turns", goal_id="g", agent_id="a", todo_id="t2", host=CallableHost(async_host)))
+        asyncio.run(aio.run_turn("turns", goal_id="g", agent_id="a", todo_id="t3", host=CallableHost(host)))
+        print(json.dumps(spans()))
+        """)
+    mine = [span["parent"] for span in _run(script, tmp_path) if span["name"] == "my model call"]
+    assert mine == ["turn_journal turn"] * 3
+
+
 def test_an_error_is_seen_with_its_kind_and_measured(tmp_path: Path) -> None:
     script = _LISTENING + dedent("""
-        import json
-        from turn_journal_runtime import JournalNotFoundError, load_turn_journal, turn_journal_path
+        import json, pathlib
+        from turn_journal_runtime import JournalCorruptError, load_turn_journal, turn_journal_path
+        path = pathlib.Path(turn_journal_path("turns", goal_id="g", turn_key="k"))
+        path.parent.mkdir(parents=True)
+        path.write_text("{")
         try:
-            load_turn_journal(turn_journal_path("turns", goal_id="g", turn_key="k"))
-        except JournalNotFoundError:
+            load_turn_journal(path)
+        except JournalCorruptError:
             pass
         (metric,) = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
         points = [[metric.name, dict(point.attributes), point.count] for point in metric.data.data_points]
@@ -95,9 +126,9 @@ def test_an_error_is_seen_with_its_kind_and_measured(tmp_path: Path) -> None:
     by_name = {span["name"]: span for span in spans}
     assert not by_name["turn_journal.read"]["ok"]
     call = by_name["turn_journal turn_journal.read"]
-    assert (call["ok"], call["attributes"]["error.type"]) == (False, "journal_not_found")
+    assert (call["ok"], call["attributes"]["error.type"]) == (False, "journal_corrupt")
     assert points == [
-        ["turn_journal.call.duration", {"rpc.method": "turn_journal.read", "outcome": "journal_not_found"}, 1]
+        ["turn_journal.call.duration", {"rpc.method": "turn_journal.read", "outcome": "journal_corrupt"}, 1]
     ]
 
 

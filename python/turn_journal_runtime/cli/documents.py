@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 
 from .. import documents
 from ..run_journal.approvals import PendingApproval
-from ..run_journal.listing import RunSummary
 from ..run_journal.steps import UncertainStep
 
 #: Where a schema says that a document is one of the core's.
@@ -141,6 +140,20 @@ class CopyOutcome(TypedDict):
     problems: list[LeftItem]
 
 
+class ListedRun(TypedDict):
+    """A run in a list, and what it waits for: somebody's decision, or what became of a tool call."""
+
+    run_id: str
+    agent: str
+    task: str
+    status: str
+    outcome: str | None
+    updated_at: float
+    events: int
+    interrupted: bool
+    waits_for: list[Literal["decision", "outcome"]]
+
+
 class RunEvent(TypedDict):
     """One recorded event of a run."""
 
@@ -257,7 +270,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "prune": PruneOutcome,
     "store-migrate": Migrated,
     "store-copy": CopyOutcome,
-    "runs": list[RunSummary],
+    "runs": list[ListedRun],
     "run show": RunRecord,
     "settle": Settled,
     "approve": Decided,

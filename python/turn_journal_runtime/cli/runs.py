@@ -8,7 +8,7 @@ import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -23,7 +23,8 @@ from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report,
 
 if TYPE_CHECKING:
     from ..run_journal import JournalEvent, RunMeta
-    from .documents import Decided, Settled
+    from ..run_journal.listing import RunSummary
+    from .documents import Decided, ListedRun, Settled
 
 DatabaseOption: TypeAlias = Annotated[
     str | None,
@@ -48,25 +49,47 @@ def runs(
     db: DatabaseOption = None,
     root: RootOption = None,
     interrupted: Annotated[bool, typer.Option("--interrupted", help="Only those to resume.")] = False,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only those that wait for a decision or for an outcome.")
+    ] = False,
     format: FormatOption = Format.table,
 ) -> Report:
-    """The recorded runs of agent loops, and which of them nobody drives any more."""
+    """The recorded runs of agent loops: which nobody drives any more, and which wait for somebody's word."""
     with _open(db, root) as journal:
-        found = [run for run in list_runs(journal) if run.interrupted or not interrupted]
+        asked = {question.run_id for question in journal.pending_approvals()}
+        found = [
+            _listed(run, journal, asked)
+            for run in list_runs(journal)
+            if run.interrupted or not (interrupted or waiting)
+        ]
+    if waiting:
+        found = [run for run in found if run["waits_for"]]
     rows = [
         (
-            short_run(run.run_id),
-            "interrupted" if run.interrupted else run.status,
-            str(run.events),
-            moment(run.updated_at),
-            run.agent,
-            run.task,
+            short_run(run["run_id"]),
+            "interrupted" if run["interrupted"] else run["status"],
+            ", ".join(run["waits_for"]),
+            str(run["events"]),
+            moment(run["updated_at"]),
+            run["agent"],
+            run["task"],
         )
         for run in found
     ]
-    columns = ("run", "status", "events", "updated", "agent", "task")
-    blocks: list[Block] = [Rows(columns, rows, STATUS_STYLES)] if rows else [Line("No runs are recorded here.")]
-    return Report([asdict(run) for run in found], blocks)
+    columns = ("run", "status", "waits for", "events", "updated", "agent", "task")
+    such = "such " if interrupted or waiting else ""
+    blocks: list[Block] = [Rows(columns, rows, STATUS_STYLES)] if rows else [Line(f"No {such}runs are recorded here.")]
+    return Report(found, blocks)
+
+
+def _listed(run: RunSummary, journal: RunJournal, asked: set[str]) -> ListedRun:
+    """A run as it is listed; one that somebody drives asks nobody yet."""
+    waits_for: list[Literal["decision", "outcome"]] = []
+    if run.interrupted and run.run_id in asked:
+        waits_for.append("decision")
+    if run.interrupted and journal.uncertain(run.run_id):
+        waits_for.append("outcome")
+    return {**asdict(run), "waits_for": waits_for}  # type: ignore[typeddict-item]
 
 
 @answering
@@ -93,7 +116,14 @@ def show(
     }
     # What a person has to type, as it can be typed; an address of a database may hold a password.
     named, where = short_run(run_id), _typed("--db", db) or _typed("--root", root)
-    status = "interrupted: drive it again to go on" if interrupted else meta.status
+    status = meta.status
+    if interrupted:
+        # Driving it again helps when nobody has to say something first.
+        status = "interrupted: drive it again to go on"
+        if uncertain:
+            status = "interrupted: an outcome is not known"
+        elif waiting:
+            status = "waits for a decision"
     blocks: list[Block] = [
         Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
         Line(f"agent {meta.agent or '–'} · task {meta.task or '–'} · updated {moment(meta.updated_at)}", "dim"),
@@ -111,7 +141,7 @@ def show(
         ]
     if waiting:
         blocks += [
-            Heading("Waits for a decision", "bold yellow"),
+            Heading("To be decided", "bold yellow"),
             Points(
                 [
                     f"step {question.seq}: {question.question}; turn-journal approve {named} {question.seq}{where}, "

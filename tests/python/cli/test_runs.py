@@ -175,6 +175,30 @@ def test_the_runs_of_turns_are_found_where_the_turns_are(
     assert [run["run_id"] for run in command("runs", "-f", "json").json] == ["mine"]
 
 
+def test_the_runs_that_wait_for_somebody_are_listed_with_what_for(command: Command, db: Path) -> None:
+    with RunJournal(db) as journal:
+        with pytest.raises(TurnSuspended), DurableRun(journal, "asks") as run:
+            run.approval("Publish?", {"page": "index"})
+        journal.open_run("only stopped")
+    waiting = command("runs", "--db", db, "--waiting", "-f", "json").json
+    assert {run["run_id"]: run["waits_for"] for run in waiting} == {"died": ["outcome"], "asks": ["decision"]}
+    assert {run["run_id"]: run["waits_for"] for run in command("runs", "--db", db, "-f", "json").json} == {
+        "finished": [],
+        "died": ["outcome"],
+        "asks": ["decision"],
+        "only stopped": [],
+    }
+    heads = {name: command("run", "show", name, "--db", db).out.splitlines()[0] for name in ("died", "asks")}
+    assert heads == {
+        "died": "died · interrupted: an outcome is not known",
+        "asks": "asks · waits for a decision",
+    }
+    assert "drive it again to go on" in command("run", "show", "only stopped", "--db", db).out
+    command("approve", "asks", "0", "--db", db)
+    command("settle", "died", "0", "--absent", "--db", db)
+    assert command("runs", "--db", db, "--waiting").out == "No such runs are recorded here.\n"
+
+
 def test_what_to_type_next_names_the_place_that_was_named(command: Command, tmp_path: Path) -> None:
     with RunJournal(tmp_path / "runs" / "journal.db") as journal:
         journal.open_run("r")
