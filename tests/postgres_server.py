@@ -25,6 +25,7 @@ from typing import Final
 #: Another server may take the free port first.
 _ATTEMPTS: Final = 5
 _SETTINGS: Final = ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=300"]
+_ASKED: Final = "host all /^asked_ all scram-sha-256"
 _FAST: Final = ["-c", "fsync=off", "-c", "full_page_writes=off"]
 
 
@@ -39,6 +40,9 @@ class Server:
         self._durable = durable
         self._server = get_server(self._folder / "data", cleanup_mode=None, start=False)
         self._server.ensure_pgdata_inited()
+        # Everybody is trusted, but for roles that are named so: they are asked for a password.
+        rules = self._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"{_ASKED}\n{rules.read_text()}")
         # The socket's folder has to be open to the user that the server runs as when the tests run as root.
         (self._folder / "socket").mkdir()
         (self._folder / "socket").chmod(0o777)

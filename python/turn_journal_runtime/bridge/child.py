@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: What the core may see of the caller's environment: where things are, how text and time are shown, and its own
-#: settings. In particular nothing that changes how Node runs (NODE_OPTIONS, NODE_PATH, debugger ports).
+#: What the core may see of the caller's environment: where things are, how text and time are shown, what libpq reads
+#: beside the URL of a database, and its own settings. In particular nothing that changes how Node runs (NODE_OPTIONS,
+#: NODE_PATH, debugger ports).
 KEPT_VARIABLES: Final = frozenset(
     {
         *("PATH", "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR", "TMP", "TEMP"),
         *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
+        *("PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE", "PGPASSFILE", "PGAPPNAME", "PGCONNECT_TIMEOUT"),
+        *("PGOPTIONS", "PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY"),
     }
 )
 OWN_PREFIX: Final = "TURN_JOURNAL_"

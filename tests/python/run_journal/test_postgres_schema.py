@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import secrets
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from psycopg.sql import SQL, Identifier, Literal
 from tests.python.run_journal import databases
 from tests.python.run_journal.databases import Schema
 
@@ -22,6 +26,7 @@ from turn_journal_runtime.run_journal.postgres import migrate, pending_migration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.conftest import PostgresServer
 
@@ -126,6 +131,45 @@ def test_an_address_that_would_be_cut_within_its_password_is_not_repeated(passwo
     with pytest.raises(InvalidJournalError, match="percent-encoded") as caught:
         RunJournal(f"postgresql://postgres:{password}@127.0.0.1:1/none")
     assert "s3c" not in f"{caught.value}{caught.value.details}{caught.value.__cause__}{caught.value.__context__}"
+
+
+def _variables(url: str, role: str, password: str, _: Path) -> tuple[str, dict[str, str]]:
+    parts = urlsplit(url)
+    (options,) = parse_qs(parts.query)["options"]
+    place = {"PGHOST": parts.hostname or "", "PGPORT": str(parts.port), "PGDATABASE": parts.path[1:]}
+    return "postgresql://", {**place, "PGUSER": role, "PGPASSWORD": password, "PGOPTIONS": options}
+
+
+def _file(url: str, role: str, password: str, folder: Path) -> tuple[str, dict[str, str]]:
+    file = folder / "passwords"
+    file.write_text(f"*:*:*:other:no\n*:{urlsplit(url).port}:*:{role}:{password}\n")
+    file.chmod(0o600)
+    return url.replace("postgres@", f"{role}@"), {"PGPASSFILE": str(file)}
+
+
+@pytest.mark.parametrize("surroundings", [_variables, _file])
+def test_what_stands_for_a_url_stands_for_it_in_both_halves(
+    empty: Schema, tmp_path: Path, surroundings: Callable[[str, str, str, Path], tuple[str, dict[str, str]]]
+) -> None:
+    role, password = f"asked_{secrets.token_hex(6)}", secrets.token_hex(8)
+    with empty.connection() as connection:
+        connection.execute(SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(Identifier(role), Literal(password)))
+        connection.execute(SQL("GRANT ALL ON SCHEMA {} TO {}").format(Identifier(empty.name), Identifier(role)))
+        # The queue's tables are in a schema of their own.
+        grant = SQL("GRANT CREATE ON DATABASE {} TO {}")
+        connection.execute(grant.format(Identifier(connection.info.dbname), Identifier(role)))
+    url, variables = surroundings(str(empty), role, password, tmp_path)
+    command = [sys.executable, "-m", "turn_journal_runtime", "store", "migrate", url]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    done = subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, check=False)
+    assert (done.returncode, password in done.stdout + done.stderr) == (0, False), done.stderr
+    # The run journal's are made by libpq, the turns' by the core.
+    assert {name for (name,) in empty.rows(TABLES)} >= {"turn_journal_runs", "turn_journal_turns"}
+    refused = subprocess.run(command, env=environment | {"PGUSER": role}, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    with empty.connection() as connection:
+        connection.execute(SQL("DROP OWNED BY {}").format(Identifier(role)))
+        connection.execute(SQL("DROP ROLE {}").format(Identifier(role)))
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "UTF8"])

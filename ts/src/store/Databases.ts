@@ -47,11 +47,13 @@ export interface DatabaseOptions {
   /** The connections that are kept open to a database, and the most that are opened. */
   readonly minConnections: number
   readonly maxConnections: number
+  /** Seconds after which a connection that nobody used is closed, but for those that are kept. */
+  readonly idle: number
   /** Seconds that a statement may take, and that a call waits for a server that does not answer. */
   readonly timeout: number
 }
 
-export const DEFAULTS: DatabaseOptions = { minConnections: 1, maxConnections: 10, timeout: 10 }
+export const DEFAULTS: DatabaseOptions = { minConnections: 0, maxConnections: 10, idle: 120, timeout: 10 }
 
 const Connections = Schema.Int.check(Schema.isGreaterThan(0))
 const Seconds = Schema.Finite.check(Schema.isGreaterThan(0))
@@ -60,6 +62,7 @@ const { withDefault, schema } = Config
 const configured: Config.Config<DatabaseOptions> = Config.unwrap({
   minConnections: withDefault(schema(Connections, "TURN_JOURNAL_POSTGRES_MIN_CONNECTIONS"), DEFAULTS.minConnections),
   maxConnections: withDefault(schema(Connections, "TURN_JOURNAL_POSTGRES_MAX_CONNECTIONS"), DEFAULTS.maxConnections),
+  idle: Config.succeed(DEFAULTS.idle),
   timeout: withDefault(schema(Seconds, "TURN_JOURNAL_POSTGRES_TIMEOUT"), DEFAULTS.timeout)
 })
 

@@ -56,7 +56,7 @@ export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place,
       return Result.fail(
         noPlace(
           "runtime_root",
-          "The URL of a database is postgresql://user:password@host:port/database?parameters; `#`, `/`, `@` and `%` in a name or password are written %23, %2F, %40 and %25."
+          "The URL of a database is postgresql://user:password@host:port/database?parameters, of one host; `#`, `/`, `@` and `%` in a name or password are written %23, %2F, %40 and %25."
         )
       )
     }

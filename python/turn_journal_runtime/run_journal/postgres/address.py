@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import ceil
 from typing import Any, Final
 
@@ -48,7 +49,9 @@ class Address:
             )
         # Texts are in UTF-8 whatever the database or the environment says: of a database without an encoding the driver
         # would give bytes.
-        wanted = {**_DEFAULTS, "connect_timeout": max(_SHORTEST_CONNECT, ceil(current().postgres_timeout))}
+        wanted = dict(_DEFAULTS)
+        if "PGCONNECT_TIMEOUT" not in os.environ:
+            wanted["connect_timeout"] = max(_SHORTEST_CONNECT, ceil(current().postgres_timeout))
         defaults = {k: v for k, v in wanted.items() if k not in given}
         self._conninfo = make_conninfo(url, **defaults, client_encoding="UTF8")
         host, port, name, user = (given.get(key) for key in ("host", "port", "dbname", "user"))

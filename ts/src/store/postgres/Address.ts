@@ -2,46 +2,89 @@
 import { readFileSync } from "node:fs"
 import type { ConnectionOptions } from "node:tls"
 import type * as PgPool from "@effect/sql-pg/PgPool"
+import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
 import { StoreFailure } from "../../contract/Errors.ts"
 import type { DatabaseOptions } from "../Databases.ts"
+import { completed, type Environment, passwordFile, passwordOnFile, said, systemUser } from "./Surroundings.ts"
 
 /** The database's name for messages: without password and parameters. */
 export const nameOf = ({ protocol, username, host, pathname }: URL): string =>
   `${protocol}//${username === "" ? "" : `${username}@`}${host}${pathname}`
 
-/** What the pool is made of. Parameters mean what they mean to libpq, so that Python connects with the same URL. */
+/**
+ * What the pool is made of. Parameters, and what stands for them where the URL says nothing, mean what they mean to
+ * libpq, so that Python connects with the same URL.
+ */
 export const poolConfig = (
+  given: URL,
+  options: DatabaseOptions,
+  environment: Environment = process.env
+): Result.Result<PgPool.Config, StoreFailure> => {
+  const url = completed(given, environment)
+  return Result.map(Result.andThen(understood(url), tlsOf(url)), (ssl) => configOf(url, ssl, options, environment))
+}
+
+const configOf = (
   url: URL,
-  { minConnections, maxConnections, timeout }: DatabaseOptions
-): Result.Result<PgPool.Config, StoreFailure> =>
-  Result.map(Result.andThen(understood(url), tlsOf(url)), (ssl) => ({
+  ssl: ConnectionOptions | undefined,
+  { minConnections, maxConnections, idle, timeout }: DatabaseOptions,
+  environment: Environment
+): PgPool.Config => {
+  const username = said(url, "user") || systemUser()
+  return {
     url: Redacted.make(url.href),
+    ...(username === "" ? {} : { username }),
+    ...(said(url, "password") === "" ? { password: looked(url, username, environment) } : {}),
     ...(ssl === undefined ? {} : { ssl }),
     ...(url.searchParams.has("connect_timeout") ? {} : { connectTimeout: `${timeout} seconds` as const }),
     ...(url.searchParams.has("application_name") ? {} : { applicationName: "turn-journal" }),
     keepAlive: "30 seconds",
     minConnections: Math.min(minConnections, maxConnections),
     maxConnections,
+    idleTimeout: `${idle} seconds`,
     // A journal of the largest size is sent as one message.
     maxMessageSize: MAX_MESSAGE
-  }))
+  }
+}
+
+/** The file of passwords is read for each connection: who changes a password there need not start the core again. */
+const looked = (url: URL, user: string, environment: Environment) =>
+  Effect.sync(() => {
+    const login = {
+      host: said(url, "host") || "localhost",
+      port: said(url, "port") || "5432",
+      database: said(url, "dbname") || user,
+      user
+    }
+    const file = said(url, "passfile") || passwordFile(environment)
+    return Redacted.make(passwordOnFile(file, login) ?? "")
+  })
 
 const MAX_MESSAGE = 1024 * 1024 * 1024
 
 /** Refuses what the connection would refuse again and again. */
 const understood = (url: URL): Result.Result<void, StoreFailure> => {
+  if (said(url, "host").includes(",")) return Result.fail(severalHosts(url))
   const odd = Object.entries(PARAMETERS).find(([name, form]) => !form.test(url.searchParams.get(name) ?? ""))
   if (odd === undefined) return Result.succeed(undefined)
   return Result.fail(
     new StoreFailure({
       kind: "store_denied",
-      message: `The parameter ${odd[0]} of the URL does not have a value that it can have.`,
+      message: `The parameter ${odd[0]} of the URL, or the variable that stands for it, does not have a value that it can have.`,
       details: { database: nameOf(url), parameter: odd[0] }
     })
   )
 }
+
+const severalHosts = (url: URL): StoreFailure =>
+  new StoreFailure({
+    kind: "store_unsupported",
+    message:
+      "The URL, or PGHOST, names several hosts, and turns connect to one: give the name that leads to the server that is written to.",
+    details: { database: nameOf(url), parameter: "host" }
+  })
 
 const PARAMETERS = {
   sslmode: /^(|disable|allow|prefer|require|verify-ca|verify-full)$/,

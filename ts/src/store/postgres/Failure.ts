@@ -32,7 +32,7 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
   const refused = (failure: StoreFailure): Fate => ({ _tag: "Refused", error: failure })
   if (reason.operation === "connect") {
     if (!isServers && CERTIFICATE.test(code)) return refused(denied(database, code, CERTIFICATE_ADVICE))
-    if (!isServers && reason._tag === "AuthenticationError") return refused(denied(database, reason._tag, NO_PASSWORD))
+    if (!isServers && reason._tag === "AuthenticationError") return refused(denied(database, reason._tag, LOGIN))
     return isServers && !isTransient(code) ? refused(failureOf(database, code)) : { _tag: "Again", code }
   }
   if (!isServers || isTransient(code)) {
@@ -47,13 +47,14 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
 const isTransient = (code: string): boolean =>
   AGAIN.has(code) || code === UNKNOWN_TO_SERVER || code === "25P03" || /^(08|57P|58|XX)/.test(code)
 
-const NO_PASSWORD = "it asks for a password, and the URL gives none that it takes (nothing else is read, no PGPASSFILE)"
+const LOGIN =
+  "user, password or access rule do not fit; the password is the one of the URL, of PGPASSWORD or of the file of passwords, which nobody else may read"
 const CERTIFICATE_ADVICE = "its certificate is not accepted: see `sslmode` and `sslrootcert` of the URL"
 
 const failureOf = (database: string, code: string): StoreFailure => {
   if (code === "42P01" || code === "3F000") return schemaMissing(database)
   if (code === "42703") return schemaOlder(database, null)
-  if (code.startsWith("28")) return denied(database, code, "user, password or access rule do not fit")
+  if (code.startsWith("28")) return denied(database, code, LOGIN)
   if (code === "42501") return denied(database, code, "this user may not read and write the store's tables")
   if (code === "3D000") return denied(database, code, "there is no such database")
   if (code === "25006") return denied(database, code, "it is read-only")

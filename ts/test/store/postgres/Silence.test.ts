@@ -3,10 +3,11 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import { DEFAULTS } from "../../../src/store/Databases.ts"
 import * as Server from "../../../src/store/postgres/Server.ts"
 import { root } from "./Roots.ts"
 
-const options = { minConnections: 1, maxConnections: 2 }
+const options = { ...DEFAULTS, maxConnections: 2 }
 const ROW =
   "INSERT INTO turn_journal_sessions (goal_id, line, binding) VALUES ('g', 'l', '{}') ON CONFLICT (goal_id, line) DO UPDATE SET binding = '{}'"
 
