@@ -198,11 +198,8 @@ describe("hostile files", () => {
           chmodSync(files.folder, 0o777)
           for (const file of [files.snapshot, files.history]) chmodSync(file, 0o666)
           chmodSync(files.lock, 0o444)
-          const answer = execFileSync(process.execPath, [WRITER, files.snapshot, JSON.stringify(NEXT)], {
-            encoding: "utf8",
-            stdio: ["ignore", "pipe", "inherit"],
-            ...(process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {})
-          })
+          const writer = [WRITER, files.snapshot, JSON.stringify(NEXT), String(NOBODY)]
+          const answer = execFileSync(process.execPath, writer, { encoding: "utf8" })
           assert.strictEqual(answer, "store_io_failed")
           assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), FIRST)
           chmodSync(files.lock, 0o600)
@@ -275,7 +272,6 @@ describe("hostile files", () => {
 })
 
 const NOBODY = 65534
-/** Writes one journal, and says what came of it. */
 const WRITER = fileURLToPath(new URL("OneWrite.ts", import.meta.url))
 
 /** Root may read everything: as root, becomes nobody for a while. */

@@ -1,11 +1,12 @@
-/** A process that writes one journal and prints `ok` or the kind of the error: `node OneWrite.ts PATH JOURNAL`. */
+/** A process that writes one journal and prints `ok` or the kind of the error: `node OneWrite.ts PATH JOURNAL UID`; root becomes that user. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { JsonObject } from "../../src/contract/Json.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 
-const [path = "", journal = ""] = process.argv.slice(2)
+const [path = "", journal = "", uid = ""] = process.argv.slice(2)
+if (process.getuid?.() === 0) process.setuid?.(Number(uid))
 
 const said = Effect.flatMap(JournalStore, (store) =>
   store.write({ path, journal: JSON.parse(journal) as JsonObject })
