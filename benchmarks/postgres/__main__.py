@@ -2,7 +2,7 @@
 
 A write is held against `INSERT … ON CONFLICT DO UPDATE` of the same journal, an inspection against `SELECT` of it. The
 server waits for its disk, as one does that holds turns. `TEST_POSTGRES_URL` names another server. With BENCH_PEERS=1 a
-step of DBOS is measured as well, beside a write of a turn and a durable step of the run journal.
+step of DBOS is measured as well, beside a write of a turn and the durable steps of the run journal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Durable steps of runs side by side, beside steps of DBOS workflows on the same server."""
+"""Durable steps of runs side by side, beside steps of DBOS workflows on the same server.
+
+A step of DBOS is recorded after it happened, by one commit: cut off in between it happens again. So does a model's
+decision here. A tool's step is recorded before and after, by two commits: cut off in between it never happens again by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +44,11 @@ def measure(url: str, runs: int) -> dict[str, float]:
         def bare(number: int, step: int) -> None:
             connections[number].execute(BARE, (f"{number}:{step}", Jsonb(ARGS)), prepare=True)
 
-        def durable(number: int, _: int) -> None:
+        def tool(number: int, _: int) -> None:
             driven[number].tool("search", ARGS, no_op)
+
+        def decision(number: int, _: int) -> None:
+            driven[number].model(no_op, *ARGS.values(), request=ARGS)
 
         def row(call: Callable[[int, int], None], begin: int, steps: int) -> float:
             def client(number: int) -> None:
@@ -52,7 +60,11 @@ def measure(url: str, runs: int) -> dict[str, float]:
             return (time.perf_counter() - begun) / (steps * runs)
 
         each = STEPS // runs
-        sides = {"bare insert": bare, "durable step: intent and result": durable}
+        sides = {
+            "bare insert": bare,
+            "decision: one commit, as DBOS": decision,
+            "tool: two commits": tool,
+        }
         for call in sides.values():
             row(call, 0, WARM)
         before = {name: row(call, WARM, each) for name, call in sides.items()}
