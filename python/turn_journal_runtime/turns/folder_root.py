@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..address import absolute, turn_journal_path
 from ..flow import Ask
-from .folders import make_folder
+from .folders import make_folder, replace_file
 from .lease import TurnLease, acquire_lease, is_driven
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from ..flow import Flow
@@ -106,20 +105,14 @@ class _BindingFiles:
         return found if isinstance(found, dict) else None
 
     def write(self, goal_id: str, line: str, binding: dict[str, Any]) -> None:
-        """Replaces a line's file as a whole."""
+        """Replaces a line's file as a whole; its folder may be new, and the goal's with it."""
+        from ..run_journal.filesystem import sync_folder
+
         file = self._file(goal_id, line)
         make_folder(self._root, file.parent)
-        draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-                json.dump(binding, out)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(draft, file)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
+        replace_file(file, binding)
+        sync_folder(file.parent)
+        sync_folder(file.parent.parent)
 
     def remove(self, goal_id: str, line: str) -> Flow[None]:
         """Removes a line's file."""

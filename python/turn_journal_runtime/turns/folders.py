@@ -1,14 +1,17 @@
-"""Folders of a runtime root, made for their owner alone and never outside of the root."""
+"""Folders and files of a runtime root, made for their owner alone and never outside of the root."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, Any
 
 from ..errors import JournalStoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -36,3 +39,18 @@ def check_inside(root: Path, path: Path) -> None:
         raise JournalStoreError(
             "A symbolic link under the runtime root leaves it: put the folder itself there.", kind="store_unsafe_path"
         )
+
+
+def replace_file(file: Path, document: Mapping[str, Any]) -> None:
+    """Puts a document in the place of a file, as a whole, also when the power goes: as it was, or as it is now."""
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            json.dump(document, out)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(draft, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise

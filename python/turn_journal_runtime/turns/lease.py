@@ -12,14 +12,13 @@ import contextlib
 import json
 import os
 import platform
-import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import JournalCorruptError, JournalStoreError, TurnBusyError
-from .folders import check_inside, make_folder
+from .folders import check_inside, make_folder, replace_file
 
 if TYPE_CHECKING:
     from filelock import ReadWriteLock
@@ -204,15 +203,6 @@ def _read(record: Path) -> LeaseHolder | None:
 
 
 def _write(record: Path, number: int) -> None:
-    """Replaces the record as a whole. Not synced: after a power cut no holder is left to fence."""
+    """Replaces the record as a whole. Its name is not synced: after a power cut no holder is left to fence."""
     holder = {"number": number, "pid": os.getpid(), "host": platform.node(), "since": round(time.time(), 3)}
-    draft = record.with_name(f"{record.name}.{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(holder, file)
-        os.replace(draft, record)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
+    replace_file(record, holder)

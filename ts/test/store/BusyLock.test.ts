@@ -1,4 +1,8 @@
 /** A lock that is held waits with a deadline, and then says who has it. What other processes do: tests/chaos/store. */
+import { execFileSync } from "node:child_process"
+import { writeFileSync } from "node:fs"
+import { DatabaseSync } from "node:sqlite"
+import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -7,7 +11,16 @@ import { type Disk, nodeDisk } from "../../src/store/Disk.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { pidIn } from "../../src/store/LockHolder.ts"
-import { AGENT, folder, GOAL, pathOf, plainTurn } from "./Turns.ts"
+import { filesOf } from "../../src/store/Place.ts"
+import { AGENT, folder, GOAL, kindOf, pathOf, placeOf, plainTurn } from "./Turns.ts"
+
+/** What comes of a write of another process. */
+const writeElsewhere = (path: string, journal: object): string =>
+  execFileSync(
+    process.execPath,
+    [fileURLToPath(new URL("OneWrite.ts", import.meta.url)), path, JSON.stringify(journal), String(process.getuid?.())],
+    { encoding: "utf8", env: { ...process.env, TURN_JOURNAL_LOCK_TIMEOUT: "0.2" } }
+  )
 
 /** A disk whose syncs wait, when it is told to hang, until it is let go. */
 const makeDisk = () => {
@@ -73,6 +86,54 @@ it.live("callers come in their turn when the one before them is done", () =>
     for (const writer of writers) assert.isTrue((yield* Fiber.join(writer)).appended)
     assert.lengthOf((yield* store.history({ path })).transitions, 20)
   }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer()))))
+)
+
+it.live("a lock that is held is kept open, however few are", () =>
+  Effect.gen(function* () {
+    const root = yield* folder
+    const { disk, hang, letGo } = makeDisk()
+    const path = pathOf(root, "turn-1")
+    yield* Effect.gen(function* () {
+      const store = yield* JournalStore
+      yield* store.write({ path, journal: plainTurn("turn-1", "in_progress", []) })
+      hang()
+      const next = plainTurn("turn-1", "in_progress", ["a"])
+      const hanging = yield* Effect.forkChild(store.write({ path, journal: next }))
+      yield* Effect.yieldNow
+      for (const turn of ["turn-2", "turn-3"]) {
+        writeFileSync(filesOf(placeOf(root, turn)).lock, "")
+        assert.strictEqual(yield* kindOf(store.read({ path: pathOf(root, turn) })), "journal_not_found")
+      }
+      assert.strictEqual(writeElsewhere(path, next), "turn_busy")
+      letGo()
+      assert.isTrue((yield* Fiber.join(hanging)).appended)
+    }).pipe(
+      Effect.provide(
+        JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk, openLocks: 1 })))
+      )
+    )
+  })
+)
+
+it.live("a reader waits for a writer, and a writer for a reader", () =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const root = yield* folder
+    const path = pathOf(root, "turn-1")
+    yield* store.write({ path, journal: plainTurn("turn-1", "in_progress", []) })
+    const write = Effect.suspend(() => store.write({ path, journal: plainTurn("turn-1", "in_progress", ["a"]) }))
+    const other = new DatabaseSync(filesOf(placeOf(root, "turn-1")).lock)
+    other.exec("BEGIN EXCLUSIVE")
+    assert.strictEqual(yield* kindOf(store.read({ path })), "turn_busy")
+    other.exec("ROLLBACK; BEGIN; SELECT name FROM sqlite_master")
+    assert.strictEqual((yield* store.read({ path })).seq, 1)
+    assert.strictEqual(yield* kindOf(write), "turn_busy")
+    other.exec("ROLLBACK")
+    assert.isTrue((yield* write).appended)
+    other.close()
+  }).pipe(
+    Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ lockTimeout: 0.2 }))))
+  )
 )
 
 describe("the kernel's list of locks", () => {
