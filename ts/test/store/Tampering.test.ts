@@ -100,6 +100,18 @@ describe("tampering", () => {
     )
   )
 
+  it("shows when the end of a line says that the line may not have stood, and a line follows that did", () =>
+    tampering(null, (turn) =>
+      Effect.gen(function* () {
+        const bytes = readFileSync(turn.history)
+        for (let at = 0; at < bytes.length - 1; at++) {
+          if (bytes[at] !== 10) continue
+          const { ok, problem } = yield* withBytes(turn.history, changed(bytes, at, 13), turn)
+          assert.deepStrictEqual([ok, problem?.kind, problem?.line], [false, "line_damaged", lineOf(bytes, at)])
+        }
+      })
+    ))
+
   it("shows in every byte of a journal", { timeout: 120_000 }, () =>
     tampering(null, (turn) =>
       Effect.gen(function* () {
