@@ -190,7 +190,8 @@ export const make = (
         Effect.gen(function* () {
           const names = undurableNames(files.folder)
           const fds = yield* attempt("make the journal durable", files.snapshot, () => [
-            ...[openPlain(files.snapshot), openPlain(files.history)].filter(isOpen).map(work.keep),
+            // The history was made durable before its snapshot was put in place.
+            ...[openPlain(files.snapshot)].filter(isOpen).map(work.keep),
             ...[files.folder, ...names.map(({ path }) => dirname(path))].map((path) => openFolder(work, path))
           ])
           yield* sync("replay.sync", fds, files.snapshot)
