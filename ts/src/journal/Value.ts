@@ -33,11 +33,67 @@ export const textOf = (value: JsonValue): string => {
   }
 }
 
-/** Canonical JSON (RFC 8785); throws on what it cannot carry. */
+/**
+ * Canonical JSON (RFC 8785); throws on what it cannot carry. Every write and every line that is read needs it, so plain
+ * values are written by the engine itself, their keys in order; what that may write otherwise is the library's.
+ */
 export const canonicalText = (value: JsonValue): string => {
-  const text = canonicalize(value)
+  const copy = inOrder(value)
+  const written = copy === undefined ? undefined : JSON.stringify(copy)
+  // Half a surrogate pair, which the library refuses, or a text that looks like its escape.
+  const text = written === undefined || written.includes("\\ud") ? canonicalize(value) : written
   if (text === undefined) throw new TypeError("a value that is not JSON has no canonical form")
   return text
+}
+
+/** The value with the keys of its objects in order; undefined where something in it is not plain. */
+const inOrder = (value: JsonValue): JsonValue | undefined => {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value
+    case "number":
+      return Number.isFinite(value) ? value : undefined
+    case "object":
+      break
+    default:
+      return undefined
+  }
+  if (value === null) return null
+  if (Array.isArray(value)) {
+    const copy: Array<JsonValue> = []
+    for (const item of value) {
+      const found = inOrder(item)
+      if (found === undefined) return undefined
+      copy.push(found)
+    }
+    return copy
+  }
+  if (Object.getPrototypeOf(value) !== Object.prototype) return undefined
+  const copy: Record<string, JsonValue> = {}
+  for (const key of sorted(Object.keys(value))) {
+    const found = isPlain(key) ? inOrder((value as JsonObject)[key] as JsonValue) : undefined
+    if (found === undefined) return undefined
+    copy[key] = found
+  }
+  return copy
+}
+
+/** Whether an object keeps the key where it is put: numbers go before all others, and one name is no key. */
+const isPlain = (key: string): boolean => !(key.charAt(0) >= "0" && key.charAt(0) <= "9") && key !== "__proto__"
+
+const FEW = 16
+
+/** By UTF-16 code units. Few keys are put in order where they are, without the copies that `sort` makes. */
+const sorted = (keys: Array<string>): ReadonlyArray<string> => {
+  if (keys.length > FEW) return keys.sort()
+  for (let end = 1; end < keys.length; end++) {
+    const key = keys[end] as string
+    let at = end
+    for (; at > 0 && (keys[at - 1] as string) > key; at--) keys[at] = keys[at - 1] as string
+    keys[at] = key
+  }
+  return keys
 }
 
 /** Whether two values are one JSON value: have the same canonical form, or are both absent. */
