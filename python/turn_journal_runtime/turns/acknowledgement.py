@@ -31,7 +31,9 @@ def acknowledge_flow(root: TurnRoot, *, goal_id: str, agent_id: str, turn_key: s
         decision = inspection["recovery_decision"]
         if decision["action"] == "blocked":
             raise blocked(decision, turn_key, ())
-        effect_id = str(journal["plan"]["transaction"]["settlement_plan"]["identity"]["effect_id"])
+        effect_id = transitions.identity(journal).get("effect_id")
+        if not isinstance(effect_id, str):
+            raise JournalConflictError("The turn has no scheduler to wait for: its own program drives it and ends it.")
         if journal["status"] == "committed":
             return result_of(journal, effect_id, replayed=True, decision=decision)
         if journal["status"] != "scheduler_action_required":

@@ -85,20 +85,28 @@ class TurnRecoveryBlockedError(TurnJournalError):
         return tuple(Owed(**owed) for owed in self.details["owed"])
 
 
+_NO_RESOLVER = "Give a session_binding_resolver that finds the session that its host left."
 _REMEDIES = {
     "journal_inconsistent": "See its violations with inspect_turn_journal.",
     "prepared_effect_unknown": "Find out whether the effect happened, by its effect_ref, and give a provider whose "
     "readback can tell.",
     "recovery_budget_exhausted": "Look for what kills it, then raise max_recoveries.",
+    "binding_resolver_unavailable": _NO_RESOLVER,
+    "binding_check_unavailable": _NO_RESOLVER,
+    "binding_resolution_failed": "The session_binding_resolver raised: see its error, and try again.",
     "host_retry_budget_exhausted": "Its host failed too often; start another turn.",
+    "host_retry_contract_invalid": "The record of its host's failure is not the policy's: make it with "
+    "build_host_failure_record.",
     "host_retry_not_available": "Its host would fail again the same way; start another turn.",
 }
+#: Of the reasons for which the session of a failed host is not resumed.
+_NOT_ITS_SESSION = "The session that its host left cannot be shown to be this turn's; start another turn."
 
 
 def blocked(decision: RecoveryDecision, turn_key: str, owed: tuple[Owed, ...]) -> TurnRecoveryBlockedError:
     """The error of a decision that does not let the turn go on."""
     reason = decision["reason"]
-    remedy = _REMEDIES.get(reason, "Nothing was run.")
+    remedy = _REMEDIES.get(reason, _NOT_ITS_SESSION)
     return TurnRecoveryBlockedError(
         f"The turn may not go on: {reason}. {remedy}",
         details={

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import store_flows
 from ..errors import TurnJournalError
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE, interpret, read
+from . import transitions
 from .outcome import retry_due
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def look_at(
     path = root.path(goal_id, turn_key)
     stored = yield from read(path)
     journal = stored["journal"]
-    identity = _at(journal, "plan", "transaction", "settlement_plan", "identity")
+    identity = transitions.identity(journal)
     agent_id, todo_id = identity.get("agent_id"), identity.get("todo_id")
     if not isinstance(agent_id, str) or not isinstance(todo_id, str):
         return None  # a plain turn, or one of a replan: its own program drives it
@@ -119,12 +119,6 @@ def look_at(
 
 def _damaged(goal_id: str, turn_key: str, message: str) -> RecoverableTurn:
     return RecoverableTurn(goal_id=goal_id, turn_key=turn_key, damage=message)
-
-
-def _at(value: Any, *keys: str) -> Mapping[str, Any]:
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
 
 
 def _seconds(moment: Any) -> float | None:

@@ -133,6 +133,14 @@ def ended(journal: Journal, status: str) -> Journal:
     return after
 
 
+def identity(journal: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Whose the turn is, as its settlement plan says; empty for a plain turn, which has none."""
+    found: Any = journal
+    for key in ("plan", "transaction", "settlement_plan", "identity"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
 def attempts(journal: Mapping[str, Any]) -> int:
     """How often the host was started."""
     return _count(journal.get("host_attempt_count"))

@@ -20,6 +20,7 @@ from tests.python.turns.world import (
     with_session,
 )
 
+from turn_journal_runtime.address import turn_journal_path
 from turn_journal_runtime.errors import (
     InvalidJournalError,
     JournalConflictError,
@@ -28,7 +29,7 @@ from turn_journal_runtime.errors import (
     UncertainEffectError,
 )
 from turn_journal_runtime.hosts import CallableHost
-from turn_journal_runtime.journal import inspect_turn_journal
+from turn_journal_runtime.journal import inspect_turn_journal, write_turn_journal
 from turn_journal_runtime.turns import (
     HostFailedError,
     Refusal,
@@ -502,6 +503,21 @@ def test_only_a_turn_that_waits_can_be_acknowledged(turn: Turn) -> None:
     failed = turn.run(ScriptedHost(rate_limited()))
     with pytest.raises(JournalConflictError):
         acknowledge_turn(turn.root, **{**names, "turn_key": failed.turn_key})
+
+
+def test_a_plain_turn_has_no_scheduler_to_be_acknowledged(turn: Turn) -> None:
+    plain = {
+        "schema_version": "loopx_turn_journal_v0",
+        "goal_id": GOAL,
+        "agent_id": AGENT,
+        "turn_key": "plain",
+        "status": "started",
+        "completed_phases": [],
+        "plan": {},
+    }
+    write_turn_journal(turn_journal_path(turn.root, goal_id=GOAL, turn_key="plain"), plain)
+    with pytest.raises(JournalConflictError, match="its own program drives it"):
+        acknowledge_turn(turn.root, goal_id=GOAL, agent_id=AGENT, turn_key="plain")
 
 
 # Recoveries are counted, and only those
