@@ -92,7 +92,7 @@ class Driving:
                     else:
                         self._journal.set_checkpoint(self._run_id, self._checkpoints.snapshot())
             except BaseException:
-                self._journal._ownership.end(self._run_id)
+                self._journal._ownership.end(self._run_id, self)
                 drive.release(is_suspended=False)
                 raise
             self._drive = drive
@@ -122,7 +122,7 @@ class Driving:
 
     def _leave(self) -> None:
         self._has_ended = True
-        self._journal._ownership.end(self._run_id)
+        self._journal._ownership.end(self._run_id, self)
 
     def disown(self) -> None:
         """In a forked child: the parent drives on, the child must not."""

@@ -54,9 +54,10 @@ class Ownership:
         """Notes what drives a run for this owner."""
         self._drivers[run_id] = driver
 
-    def end(self, run_id: str) -> None:
-        """Notes that nothing of this owner drives a run any more."""
-        self._drivers.pop(run_id, None)
+    def end(self, run_id: str, driver: object) -> None:
+        """Notes that a driver drives its run no more; one that has taken the run over from it still does."""
+        if self._drivers.get(run_id) is driver:
+            self._drivers.pop(run_id, None)
 
     def is_driven(self, run_id: str, token: str | None) -> bool:
         """Whether the owner that is noted on a run lives and drives it."""

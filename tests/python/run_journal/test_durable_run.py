@@ -20,6 +20,7 @@ from turn_journal_runtime.errors import (
     RecordedToolError,
     ReplayDivergenceError,
     ResumeBudgetExhaustedError,
+    TurnSuspended,
 )
 from turn_journal_runtime.run_journal import (
     AsyncDurableRun,
@@ -158,6 +159,46 @@ def test_a_run_that_has_ended_is_replayed_without_an_owner_or_a_count(form: Form
     run = journal.run_meta("r")
     assert run is not None
     assert (run.status, len(journal.events("r"))) == ("done", tool_ran)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda run, ran: run.model(lambda: ran.append(1)),
+        lambda run, ran: run.tool("t", {}, lambda: ran.append(1)),
+        lambda run, ran: run.approval("Go?"),
+        lambda run, ran: run.iteration(1),
+        lambda run, ran: run.verification("v", True),
+        lambda run, ran: run.now(),
+    ],
+    ids=["model", "tool", "approval", "iteration", "verification", "value"],
+)
+def test_a_run_that_has_ended_takes_no_new_step(form: Form, journal: RunJournal, step: Any) -> None:
+    ran: list[int] = []
+    drive(form, journal, "r", lambda run: run.iteration(0))
+
+    async def longer(run: Any) -> None:
+        await run.iteration(0)
+        await step(run, ran)
+
+    with pytest.raises(JournalConflictError, match="has ended"):
+        drive(form, journal, "r", longer)
+    assert (ran, len(journal.events("r"))) == ([], 1)
+
+
+def test_an_open_call_of_a_run_that_has_ended_is_not_run_again(form: Form, journal: RunJournal) -> None:
+    ran: list[int] = []
+
+    def dies() -> None:
+        ran.append(1)
+        raise Killed
+
+    with pytest.raises(Killed):
+        drive(form, journal, "r", lambda run: run.tool("t", {}, dies, restart_safe=True))
+    journal.close_run("r", "cancelled")
+    with pytest.raises(JournalConflictError, match="has ended"):
+        drive(form, journal, "r", lambda run: run.tool("t", {}, dies, restart_safe=True))
+    assert ran == [1]
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled", "ran dry"])
@@ -390,6 +431,16 @@ def test_equal_values_are_equal_whatever_their_form(form: Form, journal: RunJour
     assert len(journal.events("r")) == 2
 
 
+def test_nothing_is_told_apart_from_no_number(form: Form, journal: RunJournal) -> None:
+    """A quick look at the record, by its text, must not take NaN for null."""
+    tool = Tool("ran")
+    interrupt(form, journal, "r", lambda run: run.tool("t", {"x": None}, tool))
+    with pytest.raises(ReplayDivergenceError) as caught:
+        drive(form, journal, "r", lambda run: run.tool("t", {"x": float("nan")}, tool))
+    assert caught.value.details["fields"] == ["args.x"]
+    assert drive(form, journal, "r", lambda run: run.tool("t", {"x": None}, tool)) == "ran"
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -422,6 +473,15 @@ def test_after_a_divergence_the_drive_takes_no_further_step(form: Form, journal:
     drive(form, journal, "r", one_by_one)
     assert (tool.calls, journal.interrupted_runs()) == ([], ["r"])
 
+    async def finishing(run: Any) -> None:
+        with pytest.raises(ReplayDivergenceError):
+            await run.iteration(9)
+        await run.finish("succeeded")
+
+    with pytest.raises(ReplayDivergenceError):
+        drive(form, journal, "r", finishing)
+    assert journal.interrupted_runs() == ["r"]
+
 
 # Models
 
@@ -449,9 +509,10 @@ def test_a_changed_request_can_be_asked_again(form: Form, journal: RunJournal) -
     interrupt(form, journal, "r", partial(loop, prompt="a", answer="one"))
     interrupt(form, journal, "r", partial(loop, prompt="a", answer="unused"))
     interrupt(form, journal, "r", partial(loop, prompt="b", answer="two"))
-    assert drive(form, journal, "r", partial(loop, prompt="b", answer="unused")) == "two"
+    interrupt(form, journal, "r", partial(loop, prompt="c", answer="three"))
+    assert drive(form, journal, "r", partial(loop, prompt="c", answer="unused")) == "three"
     (event,) = journal.events("r")
-    assert [old["response"] for old in event.payload["superseded"]] == ["one"]
+    assert [old["response"] for old in event.payload["superseded"]] == ["one", "two"]
 
 
 def test_an_unknown_way_to_change_is_refused(form: Form, journal: RunJournal) -> None:
@@ -577,6 +638,28 @@ def test_a_model_that_failed_last_is_asked_again(form: Form, journal: RunJournal
     assert drive(form, journal, "r", lambda run: run.model(Tool("answer"))) == "answer"
 
 
+def test_of_models_that_failed_one_after_another_only_the_last_is_asked_again(form: Form, journal: RunJournal) -> None:
+    """Nothing but failures is on record: they count as steps that were taken."""
+    asked: list[str] = []
+
+    def model(name: str, works: bool) -> str:
+        asked.append(name)
+        if not works:
+            raise TimeoutError(name)
+        return name
+
+    async def loop(run: Any, works: bool) -> Any:
+        try:
+            return await run.model(model, "large", False)
+        except TimeoutError:
+            return await run.model(model, "small", works)
+
+    with pytest.raises(TimeoutError):
+        drive(form, journal, "r", partial(loop, works=False))
+    assert drive(form, journal, "r", partial(loop, works=True)) == "small"
+    assert asked == ["large", "small", "small"]
+
+
 def test_a_failed_step_is_compared_by_its_kind_too(form: Form, journal: RunJournal) -> None:
     async def fails(run: Any) -> None:
         await run.model(Tool(error=TimeoutError("busy")))
@@ -674,6 +757,29 @@ def test_resuming_what_was_recorded_without_a_driver_counts(form: Form, journal:
     journal.append(JournalEvent("r", 0, KIND_ITERATION, {"index": 0}))
     with pytest.raises(ResumeBudgetExhaustedError):
         drive(form, journal, "r", lambda run: run.iteration(0), max_resumes=0)
+
+
+def test_a_resume_counts_whatever_the_drive_before_it_ended_with(form: Form, journal: RunJournal) -> None:
+    """Only one that waited for a decision, and was not driven since, is no recovery."""
+
+    async def asking(run: Any, dies: bool = True) -> None:
+        await run.approval("Go?")
+        if dies:
+            raise Killed
+
+    with pytest.raises(TurnSuspended):
+        drive(form, journal, "r", asking, max_resumes=0)
+    journal.approve("r", 0, "yes", by="me")
+    with pytest.raises(Killed):
+        drive(form, journal, "r", asking, max_resumes=0)
+    with pytest.raises(ResumeBudgetExhaustedError):
+        drive(form, journal, "r", asking, max_resumes=0)
+
+    interrupt(form, journal, "s", lambda run: run.iteration(0))
+    with pytest.raises(ReplayDivergenceError):
+        drive(form, journal, "s", lambda run: run.iteration(1), max_resumes=1)
+    with pytest.raises(ResumeBudgetExhaustedError):
+        drive(form, journal, "s", lambda run: run.iteration(0), max_resumes=1)
 
 
 # Redaction

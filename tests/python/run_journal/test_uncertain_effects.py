@@ -172,6 +172,19 @@ def test_a_readback_is_not_asked_about_a_step_that_is_on_record(form: Form, jour
     assert drive(form, journal, "r", fresh) == drive(form, journal, "r", fresh) == 1
 
 
+def test_an_uncertain_effect_keeps_its_key_in_a_fork(
+    form: Form, journal: RunJournal, effects: list[str | None]
+) -> None:
+    """The outside knows it under the key that it was tried with."""
+    kill_in_the_tool(form, journal, effects)
+    for fork, declared in (("s", {"restart_safe": True}), ("t", {"readback": lambda key: Committed(key)})):
+        journal.fork("r", fork, upto=1)
+        assert [step.idempotency_key for step in journal.uncertain(fork)] == ["r:1:pay"]
+        drive(form, journal, fork, partial(loop, effects=effects, **declared))
+    assert effects == ["r:1:pay", "r:1:pay"]
+    assert journal.replay_index("t")[1, "tool_result"] == {"result": "r:1:pay"}
+
+
 # Settling
 
 

@@ -191,7 +191,7 @@ class PostgresRunJournal(RunJournal):
             try:
                 return claim(self, driver, run_id, **wanted)
             except StoreUnavailableError:
-                self._ownership.forget(run_id, driver)
+                self._ownership.end(run_id, driver)  # the claim was not committed
                 raise
 
         return self._database.repeat(work)

@@ -89,11 +89,6 @@ class Leases(Ownership):
             return run_id in self._drivers
         return is_in_time and self._lives(token, place)
 
-    def forget(self, run_id: str, driver: object) -> None:
-        """Takes back `begin` when the claim was not committed."""
-        if self._drivers.get(run_id) is driver:
-            self.end(run_id)
-
     def _lives(self, token: str, place: str | None) -> bool:
         """False when the owner died on this host; an owner elsewhere lives until its time has passed."""
         if place is None or place != _place_here() or is_alive(_lock_path(), token):
