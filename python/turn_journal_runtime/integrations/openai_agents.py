@@ -17,9 +17,12 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from agents import FunctionTool, Model, ModelResponse, ModelSettings, Usage
+from agents.tool import invoke_function_tool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
+
+from ..errors import RecordedToolError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,6 +39,8 @@ __all__ = ["JournalModel", "journal_tool"]
 
 _RESPONSE: Final[TypeAdapter[ModelResponse]] = TypeAdapter(ModelResponse)
 _END: Final = object()
+#: How a stream says that no response will come; the SDK raises what it makes of them.
+_FAILURES: Final = frozenset({"response.failed", "response.incomplete", "error", "response.error"})
 
 
 class JournalModel(Model):
@@ -46,7 +51,9 @@ class JournalModel(Model):
         run: The drive that the agent takes its steps with.
 
     A streamed response is recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked
-    for again.
+    for again. A failure after which the SDK asked again (`ModelSettings.retry`) is passed over in a replay, without the
+    wait. `ModelSettings.timeout` cuts a step short, so that the run has to be driven again: give the model's client the
+    time-out instead.
 
     Specified in run-journal.md, section 4.
     """
@@ -87,7 +94,7 @@ class JournalModel(Model):
             return _recorded(response)
 
         request = _asked(system_instructions, input, model_settings, tools, handoffs)
-        return _RESPONSE.validate_python(await self._run.model(ask, request=request))
+        return _RESPONSE.validate_python(await self._step(ask, request, model_settings))
 
     async def stream_response(
         self,
@@ -105,8 +112,10 @@ class JournalModel(Model):
     ) -> AsyncIterator[TResponseStreamEvent]:
         """A response as a recorded step; its events are passed on while they come."""
         events: asyncio.Queue[Any] = asyncio.Queue()
+        failure: Any = None
 
         async def ask() -> Any:
+            nonlocal failure
             completed: Response | None = None
             async for event in self._model.stream_response(
                 system_instructions,
@@ -122,6 +131,10 @@ class JournalModel(Model):
             ):
                 if isinstance(event, ResponseCompletedEvent):
                     completed = event.response
+                if event.type in _FAILURES:
+                    # The SDK leaves the stream when it sees it: the step has to be over by then.
+                    failure = event
+                    raise RuntimeError(f"The model's stream ended with {event.type}.")
                 events.put_nowait(event)
             if completed is None:
                 raise RuntimeError("The model's stream ended before its response was complete.")
@@ -129,7 +142,7 @@ class JournalModel(Model):
 
         async def step() -> Any:
             try:
-                return await self._run.model(ask, request=request)
+                return await self._step(ask, request, model_settings)
             finally:
                 events.put_nowait(_END)
 
@@ -140,11 +153,25 @@ class JournalModel(Model):
             while (event := await events.get()) is not _END:
                 live = True
                 yield event
+            if failure is not None:
+                yield failure
             recorded = await task
             if not live:
                 yield _completed(_RESPONSE.validate_python(recorded))
         finally:
             task.cancel()
+
+    async def _step(self, ask: Callable[[], Any], request: Any, settings: ModelSettings) -> Any:
+        """The model's step, or the one with which the SDK got an answer after it had failed."""
+        retries = 0 if settings.retry is None else settings.retry.max_retries or 0
+        while True:
+            try:
+                return await self._run.model(ask, request=request)
+            except RecordedToolError:
+                # Whether to try again was decided then, by what is not on record: the policy is not asked again.
+                if retries == 0:
+                    raise
+                retries -= 1
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """What the model itself advises."""
@@ -164,9 +191,11 @@ def journal_tool(
 ) -> FunctionTool:
     """A tool of the SDK whose calls are recorded steps of a run.
 
+    A result that is no text comes back as JSON, in the first run as in the replay. What the tool's
+    `failure_error_function` answers is a result like any other, and so is what its `timeout_seconds` make of a call.
+
     Args:
-        tool: The tool, as `function_tool` makes it. What its `failure_error_function` answers is a result like any
-            other.
+        tool: The tool, as `function_tool` makes it.
         run: The drive that the agent takes its steps with.
         restart_safe: It may be run again when nobody knows whether it ran.
         readback: Finds out with the idempotency key whether its effect happened: answers `Committed(result)`,
@@ -180,7 +209,9 @@ def journal_tool(
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         async def execute(**_: Any) -> Any:
-            return to_jsonable_python(await tool.on_invoke_tool(context, arguments))
+            # With the tool's own time-out: what cuts the step itself short leaves its outcome unknown.
+            returned = await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
+            return to_jsonable_python(returned)
 
         try:
             given = json.loads(arguments) if arguments else {}
@@ -193,7 +224,7 @@ def journal_tool(
             tool.name, given, execute, restart_safe=restart_safe, readback=readback, label=context.tool_call_id
         )
 
-    return dataclasses.replace(tool, on_invoke_tool=invoke)
+    return dataclasses.replace(tool, on_invoke_tool=invoke, timeout_seconds=None)
 
 
 def _asked(

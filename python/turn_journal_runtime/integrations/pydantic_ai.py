@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
-from pydantic_core import to_jsonable_python
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolReturn
+from pydantic_core import to_json, to_jsonable_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,6 +34,9 @@ _SHOWN: Final = ("kind", "parts", "instructions")
 #: What of a part differs between two drives of one run.
 _VOLATILE: Final = frozenset({"timestamp", "metadata"})
 
+#: What a tool returned in the framework's own form, which says more than its value: recorded under this key.
+_RETURNED: Final = "pydantic_ai_returned"
+_RETURN: Final[TypeAdapter[ToolReturn[Any]]] = TypeAdapter(ToolReturn)
 #: What a tool says by raising: an outcome like any other, recorded under this key. Which there are, varies by version.
 _RAISED: Final = "pydantic_ai_raised"
 _SIGNALS: Final[dict[str, type[Exception]]] = {
@@ -57,7 +61,8 @@ class JournalCapability(AbstractCapability[Any]):
         readbacks: By tool, what finds out with the idempotency key whether its effect happened: answers
             `Committed(result)`, `Absent()` or `Unknown()`.
 
-    A tool's result comes back as JSON, in the first run as in the replay. What a tool says by raising (`ModelRetry`,
+    A tool's result comes back as JSON, in the first run as in the replay; a `ToolReturn`, and images and other files,
+    come back as what they were. What a tool says by raising (`ModelRetry`,
     `ToolFailed`, `CallDeferred`, `ApprovalRequired`) is an outcome and is replayed as such. A streamed response is
     recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked for again. Calls that
     the model makes side by side are numbered as they begin.
@@ -102,7 +107,9 @@ class JournalCapability(AbstractCapability[Any]):
 
         async def execute(**_: Any) -> Any:
             try:
-                return to_jsonable_python(await handler(args))
+                returned = await handler(args)
+                recorded = to_jsonable_python(returned, bytes_mode="base64")
+                return {_RETURNED: recorded} if isinstance(returned, ToolReturn) else recorded
             except exceptions.ToolRetryError as retry:
                 return {_RAISED: "ModelRetry", "with": {"message": str(retry.tool_retry.content)}}
             except _FAILED as failed:
@@ -121,7 +128,15 @@ class JournalCapability(AbstractCapability[Any]):
         )
         if isinstance(outcome, dict) and outcome.keys() == {_RAISED, "with"}:
             raise _SIGNALS[outcome[_RAISED]](**outcome["with"])
-        return outcome
+        return _returned(outcome)
+
+
+def _returned(outcome: Any) -> Any:
+    """What a tool returned, as the framework takes it: files are files again."""
+    whole = isinstance(outcome, dict) and outcome.keys() == {_RETURNED}
+    # As JSON: only there is text known to stand for the bytes of a file.
+    made = _RETURN.validate_json(to_json(outcome[_RETURNED] if whole else {"return_value": outcome}))
+    return made if whole else made.return_value
 
 
 def _asked(messages: list[ModelMessage]) -> list[dict[str, Any]]:

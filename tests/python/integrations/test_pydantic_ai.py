@@ -6,8 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai import Agent, BinaryImage, ImageUrl, ModelRetry, Tool, ToolReturn
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from turn_journal_runtime.errors import ReplayDivergenceError, UncertainEffectError
@@ -113,3 +120,62 @@ def test_a_tool_that_is_declared_restart_safe_runs_again(journal: RunJournal) ->
     world.dies = False
     assert _drive(journal, world.agent(), restart_safe={"pay"}) == "paid 5"
     assert world.paid == [5, 5]
+
+
+PICTURE = BinaryImage(b"\x89PNG \xff", media_type="image/png")
+
+
+@pytest.mark.parametrize(
+    "returned", [PICTURE, ["a picture", PICTURE], {"seen": [ImageUrl("https://example.com/a.png")]}]
+)
+def test_a_file_that_a_tool_returns_reaches_the_model_as_a_file(journal: RunJournal, returned: Any) -> None:
+    def look() -> Any:
+        return returned
+
+    for _ in range(2):
+        (part,) = _parts_after(journal, look)
+        assert isinstance(part, ToolReturnPart)
+        assert part.content == returned
+
+
+def test_what_a_tool_returns_beside_its_value_is_kept(journal: RunJournal) -> None:
+    def look() -> ToolReturn[Any]:
+        return ToolReturn({"at": 1}, content=["Look at this.", PICTURE], metadata={"took": 3})
+
+    for _ in range(2):
+        part, shown = _parts_after(journal, look)
+        assert isinstance(part, ToolReturnPart)
+        assert (part.content, part.metadata) == ({"at": 1}, {"took": 3})
+        assert isinstance(shown, UserPromptPart)
+        assert shown.content == ["Look at this.", PICTURE]
+
+
+def test_a_tool_that_is_late_has_failed_as_the_framework_says(journal: RunJournal) -> None:
+    begun = []
+
+    async def look() -> str:
+        begun.append(1)
+        await asyncio.sleep(10)
+        return "never"
+
+    for _ in range(2):
+        (part,) = _parts_after(journal, Tool(look, timeout=0.05))
+        assert "Timed out" in str(part.content)
+    assert begun == [1]
+
+
+def _parts_after(journal: RunJournal, tool: Any) -> list[Any]:
+    """What the model is shown after it called the one tool."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse([TextPart("seen")])
+        return ModelResponse([ToolCallPart(info.function_tools[0].name, {}, "id")])
+
+    async def drive() -> list[Any]:
+        async with AsyncDurableRun(journal, "run") as run:
+            agent = Agent(FunctionModel(answer), tools=[tool])
+            result = await agent.run("Go.", capabilities=[JournalCapability(run)])
+            return list(result.all_messages()[2].parts)
+
+    return asyncio.run(drive())
