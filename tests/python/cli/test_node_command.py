@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from .conftest import Command
 
@@ -30,3 +30,8 @@ def test_a_node_that_is_too_old_is_refused_before_anything_is_fetched(
     outcome = command("node", "install", "18.0.0", "-f", "json")
     assert (outcome.code, json.loads(outcome.err)["error"]["kind"]) == (1, "node_too_old")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", ["latest", "24", "../24.0.0", "--version"])
+def test_what_is_no_version_is_a_mistake(command: Command, version: str) -> None:
+    assert command("node", "install", version).code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -218,6 +219,16 @@ def drive(due: DueTurn) -> Any:
     )
 
 
+async def drive_async(due: DueTurn) -> Any:
+    """The same, as a coroutine function."""
+    return drive(due)
+
+
+def leave(_: Any) -> None:
+    """An entry point that ends its process."""
+    sys.exit(3)
+
+
 def broken(_: Any) -> None:
     """An entry point that fails."""
     raise ValueError("broken")
@@ -236,6 +247,17 @@ def test_recover_drives_a_turn_to_its_end(command: Command, stopped: Path) -> No
 def test_an_entry_point_that_fails_is_reported(command: Command, stopped: Path) -> None:
     outcome = command("recover", "-r", stopped, "-e", f"{__name__}:broken", "--yes", "-f", "json")
     assert (outcome.code, outcome.json[0]["outcome"]) == (1, "failed: ValueError: broken")
+
+
+def test_an_async_entry_point_drives_as_a_sync_one_does(command: Command, stopped: Path) -> None:
+    (turn,) = command("recover", "-r", stopped, "-e", f"{__name__}:drive_async", "--yes", "-f", "json").json
+    assert turn["outcome"] == "committed"
+    assert command("recover", "-r", stopped, "-f", "json").json == []
+
+
+def test_an_entry_point_that_exits_ends_its_turn_and_not_the_command(command: Command, stopped: Path) -> None:
+    outcome = command("recover", "-r", stopped, "-e", f"{__name__}:leave", "--yes", "-f", "json")
+    assert (outcome.code, outcome.json[0]["outcome"]) == (1, "failed: SystemExit: 3")
 
 
 @pytest.mark.parametrize("entry", ["no_such_module:f", "json:no_such_name", "json:__doc__", "nobody"])
