@@ -6,10 +6,18 @@ Specified in run-journal.md, section 4.
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ..errors import JournalConflictError, ReplayDivergenceError, TurnBusyError, TurnJournalError, TurnSuspended
+from ..errors import (
+    InvalidJournalError,
+    JournalConflictError,
+    ReplayDivergenceError,
+    TurnBusyError,
+    TurnJournalError,
+    TurnSuspended,
+)
 from .events import KIND_TOOL_CALL, KIND_TOOL_RESULT
 from .faults import decode_row, name_of, recorded_failure
 from .steps import went_on
@@ -22,7 +30,10 @@ if TYPE_CHECKING:
     from .drive import Drive
     from .journal import RunJournal
 
-__all__ = ["Driving"]
+__all__ = ["WITHIN", "Driving"]
+
+#: The drives in whose steps this code runs, from the outermost on.
+WITHIN: Final[ContextVar[tuple[Driving, ...]]] = ContextVar("turn_journal_drives", default=())
 
 
 class Driving:
@@ -141,6 +152,14 @@ class Driving:
         if self._has_ended:
             raise JournalConflictError(
                 f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
+            )
+        if self in WITHIN.get():
+            raise InvalidJournalError(
+                f"A step of run {self._run_id!r} was begun inside of another one's function, which a replay does not "
+                "call: take it in the loop, or give the function a run of its own, "
+                "DurableRun(journal, current_idempotency_key()).",
+                kind="invalid_request",
+                details={"run_id": self._run_id},
             )
         with self._lock:
             seq = self._next_seq

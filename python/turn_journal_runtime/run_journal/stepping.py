@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import orjson
 
 from ..errors import InvalidJournalError, ReplayDivergenceError, TurnSuspended, UncertainEffectError
-from .driving import Driving
+from .driving import WITHIN, Driving
 from .events import (
     KIND_APPROVAL,
     KIND_ITERATION,
@@ -142,7 +142,7 @@ class DurableSteps(Driving):
         return (yield from self._attempt_tool(seq, drive, key, args, fn))
 
     def _attempt_tool(self, seq: int, drive: Drive, key: str, args: Arguments, fn: Callable[..., Any]) -> Step[Any]:
-        token = _key.set(key)
+        token, within = _key.set(key), WITHIN.set((*WITHIN.get(), self))
         try:
             result = yield Call(fn, **args) if isinstance(args, (dict, Mapping)) else Call(fn, *(args or ()))
         except _STOPPED as error:
@@ -153,6 +153,7 @@ class DurableSteps(Driving):
             raise
         finally:
             _key.reset(token)
+            WITHIN.reset(within)
         try:
             value, text = self._recorded({"result": result})
         except InvalidJournalError as error:
@@ -195,6 +196,7 @@ class DurableSteps(Driving):
                 self._diverge(seq, events, {"kind": KIND_MODEL_DECISION, "request": prints}, fields, "a model request")
             superseded = [*recorded.pop("superseded", []), recorded]
         self._must_be_open(drive)
+        within = WITHIN.set((*WITHIN.get(), self))
         try:
             response = yield Call(fn, *args)
             value, kept = self._recordable({"response": response})
@@ -204,6 +206,8 @@ class DurableSteps(Driving):
         except Exception as error:
             yield self._failure(seq, drive, KIND_MODEL_DECISION, error)
             raise
+        finally:
+            WITHIN.reset(within)
         kept = {"request": prints, **kept}
         if superseded:
             kept["superseded"] = superseded

@@ -320,6 +320,36 @@ def test_a_question_of_an_inner_run_suspends_the_outer_one(form: Form, journal: 
     assert journal.interrupted_runs() == []
 
 
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_a_step_inside_of_a_steps_function_is_refused(journal: RunJournal, step: str) -> None:
+    """It would work until the run is replayed, which does not call the function: then its record is in the way."""
+
+    def loop(run: DurableRun) -> Any:
+        with pytest.raises(InvalidJournalError, match="inside of another one's function"):
+            _ = run.model(run.now) if step == "model" else run.tool("t", {}, run.now)
+        return run.tool("next", {}, lambda: "went on")
+
+    for _ in range(2):
+        with DurableRun(journal, "r") as run:
+            assert loop(run) == "went on"
+    assert len(journal.events("r")) == (2 if step == "model" else 3)
+
+
+@pytest.mark.parametrize("step", ["model", "tool"])
+def test_an_async_step_inside_of_a_steps_function_is_refused(journal: RunJournal, step: str) -> None:
+    async def loop(run: AsyncDurableRun) -> Any:
+        async def inner() -> float:
+            return await run.now()
+
+        with pytest.raises(InvalidJournalError, match="inside of another one's function"):
+            _ = await (run.model(inner) if step == "model" else run.tool("t", {}, inner))
+        return await run.tool("next", {}, lambda: "went on")
+
+    for _ in range(2):
+        assert drive("async", journal, "r", loop) == "went on"
+    assert len(journal.events("r")) == (2 if step == "model" else 3)
+
+
 @pytest.mark.parametrize("stop", [UncertainEffectError, ReplayDivergenceError, TurnSuspended])
 @pytest.mark.parametrize("step", ["model", "tool"])
 def test_an_inner_run_that_stops_is_no_failure_of_the_step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import random
 import time
@@ -774,6 +775,16 @@ def test_a_resume_counts_whatever_the_drive_before_it_ended_with(form: Form, jou
         drive(form, journal, "r", asking, max_resumes=0)
     with pytest.raises(ResumeBudgetExhaustedError):
         drive(form, journal, "r", asking, max_resumes=0)
+
+    with pytest.raises(TurnSuspended):
+        drive(form, journal, "killed", asking, max_resumes=0)
+    journal.approve("killed", 0, "yes", by="me")
+    run = DurableRun(journal, "killed", max_resumes=0)
+    assert run.approval("Go?") == "yes"
+    del run  # as by SIGKILL: it could say nothing
+    gc.collect()
+    with pytest.raises(ResumeBudgetExhaustedError):
+        drive(form, journal, "killed", asking, max_resumes=0)
 
     interrupt(form, journal, "s", lambda run: run.iteration(0))
     with pytest.raises(ReplayDivergenceError):

@@ -3,11 +3,13 @@
  * The twin of run_journal/driving.py: run-journal.md, section 4.
  */
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { type Attempt, wentOn } from "./Attempts.ts"
 import type { Drive } from "./Drive.ts"
 import {
   conflict,
+  invalid,
   isRunError,
   RecordedToolError,
   ReplayDivergence,
@@ -17,6 +19,9 @@ import {
 import { KIND_TOOL_CALL, KIND_TOOL_RESULT, type Kind } from "./Events.ts"
 import { asStored, type Payload } from "./Payload.ts"
 import { decodeRow, type Redact } from "./Runs.ts"
+
+/** The drives in whose steps this effect runs. */
+const Within = Context.Reference<ReadonlyArray<Drive>>("turn-journal-core/run/Within", { defaultValue: () => [] })
 
 /** How the service runs a database call. */
 export type Attempting = <A>(calls: () => A) => Effect.Effect<A, RunJournalError>
@@ -28,6 +33,8 @@ export interface Driving {
   readonly nextSeq: () => number
   /** The next step: numbered as it starts, in the order in which steps are run; refused when the drive is halted. */
   readonly step: <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>) => Effect.Effect<A, E | StepError, R>
+  /** What a step is given to run: it takes no steps of this drive, which a replay would not reach. */
+  readonly within: <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** This drive takes no further step. */
   readonly halt: <E extends StepError>(error: E) => E
   /** The writes of the drive: one that is refused ends it. */
@@ -76,10 +83,17 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     error._tag === "RecordedToolError" || error._tag === "InvalidJournal" || drive.hasEnded
 
   const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
-    Effect.suspend((): Effect.Effect<A, E | StepError, R> => {
+    Effect.flatMap(Within, (within): Effect.Effect<A, E | StepError, R> => {
       if (halted !== null) return Effect.fail(halted)
       if (isOver) {
         return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
+      }
+      if (within.includes(drive)) {
+        return Effect.fail(
+          invalid(
+            `A step of run ${JSON.stringify(runId)} was begun inside of another one's effect, which a replay does not run: take it in the loop, or give the effect a run of its own, drive(key, …) with CurrentIdempotencyKey.`
+          )
+        )
       }
       return Effect.onError(body(nextSeq++), (cause) => Effect.sync(() => cutShort(cause)))
     })
@@ -144,6 +158,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     lastSeq: drive.lastSeq,
     nextSeq: () => nextSeq,
     step,
+    within: (work) => Effect.flatMap(Within, (within) => Effect.provideService(work, Within, [...within, drive])),
     halt,
     record: {
       insert: (...event) => written(() => drive.insert(...event)),

@@ -91,7 +91,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
 
   /** Runs a tool or a model; what it fails with is recorded, and is its failure from here on. */
   const running = <A, E, R>(seq: number, kind: Kind, work: Effect.Effect<A, E, R>) =>
-    Effect.catch(work, (error: E): Effect.Effect<never, StepError> => {
+    Effect.catch(driving.within(work), (error: E): Effect.Effect<never, StepError> => {
       if (hasStopped(error)) return Effect.fail(halt(error))
       const { kept } = recordable({ error_type: nameOf(error), message: messageOf(error) })
       const errorType = String(kept["error_type"])

@@ -149,4 +149,23 @@ describe("steps that are cut short", () => {
       })
     )
   )
+
+  it.live("a step inside of a step's effect is refused", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const loop = (run: DurableRun) =>
+          Effect.gen(function* () {
+            const errors = [
+              yield* Effect.flip(run.tool("t", {}, run.now)),
+              yield* Effect.flip(run.model(run.tool("t", {}, Effect.succeed(1))))
+            ]
+            assert.match(errors[0]?.message ?? "", /inside of another one's effect/)
+            yield* run.iteration(0)
+            return errors.map(({ details }) => details["error_type"])
+          })
+        yield* interrupt(journal, "r", loop)
+        assert.deepStrictEqual(yield* journal.drive("r", loop), ["InvalidJournal", "InvalidJournal"])
+      })
+    )
+  )
 })
