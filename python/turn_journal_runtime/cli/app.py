@@ -41,6 +41,7 @@ def _options(
 
 app.command(rich_help_panel="Turns")(turns.inspect)
 app.command("list", rich_help_panel="Turns")(listing.list_turns)
+app.command(rich_help_panel="Turns")(turns.show)
 app.command(rich_help_panel="Turns")(history.history)
 app.command(rich_help_panel="Turns")(recovery.recover)
 app.command(rich_help_panel="Turns")(worker.worker)

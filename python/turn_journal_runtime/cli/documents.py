@@ -261,6 +261,7 @@ Journal: TypeAlias = dict[str, Any]
 ANSWERS: Final[dict[str, Any]] = {
     "inspect": Inspection,
     "list": list[ListedTurn],
+    "show": Journal,
     "history": list[TurnTransition] | list[TransitionChanges] | Journal,
     "recover": list[RecoveredTurn],
     "worker": WorkerOutcome,

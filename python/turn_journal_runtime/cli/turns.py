@@ -23,10 +23,18 @@ from .invocation import (
     callable_named,
     owner_of,
 )
-from .output import Format, Report
+from .output import Format, Json, Report
 
 if TYPE_CHECKING:
     from ..documents import Journal
+
+
+@answering
+def show(turn: TurnArgument, root: RootOption = None, format: FormatOption = Format.table) -> Report:
+    """The journal of a turn as it is now: its plan, its result, how far it got. `history --at` shows it as it was."""
+    where = address_of(turn, root)
+    journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+    return Report(journal, [Json(journal)])
 
 
 @answering

@@ -44,7 +44,7 @@ def test_a_schema_is_one_and_refuses_what_it_does_not_name(path: Path) -> None:
     schema = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     for answer in ({"surprise": 1}, [{"surprise": 1}]):
-        if path.stem == "history" and isinstance(answer, dict):
+        if path.stem in ("history", "show") and isinstance(answer, dict):
             continue  # a journal has whatever its writer put into it
         with pytest.raises(jsonschema.ValidationError):
             fits(path.stem, answer)

@@ -118,6 +118,12 @@ def test_history_is_a_timeline(command: Command, root: Path) -> None:
     assert (second["status"], second["completed_phases"]) == ("in_progress", ["fetch"])
 
 
+def test_a_turn_is_shown_as_it_is_now(command: Command, root: Path) -> None:
+    journal = load_turn_journal(turn_journal_path(root, goal_id="g", turn_key="open"))
+    assert command("show", "g/open", "-r", root, "-f", "json").json == journal
+    assert json.loads(command("show", "g/open", "-r", root).out) == journal
+
+
 def test_a_journal_in_markdown_is_a_block_of_code(command: Command, root: Path) -> None:
     shown = command("history", "g/over", "-r", root, "--at", "2", "-f", "markdown").out
     first, *journal, last = shown.splitlines()
@@ -273,6 +279,8 @@ def test_an_entry_point_that_is_none_is_a_usage_error(command: Command, stopped:
         (("inspect", "no-slash"), 2),
         (("inspect", "g/../escape"), 2),
         (("inspect", "../x"), 2),
+        (("show", "g/none"), 3),
+        (("show", "g/torn"), 4),
         (("history", "g/none"), 3),
         (("history", "g/over", "--at", "99"), 3),
         (("history", "g/over", "--at", "99", "--diff"), 3),
