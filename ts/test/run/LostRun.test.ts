@@ -1,0 +1,212 @@
+/** A drive and its claim: what it writes while it holds the run, and that it changes nothing once it has lost it. */
+import { mkdtempSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+import { assert, describe, it } from "@effect/vitest"
+import * as Data from "effect/Data"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import { CurrentIdempotencyKey, type DurableRun } from "../../src/run/DurableRun.ts"
+import { make, type RunJournal } from "../../src/run/RunJournal.ts"
+
+class Killed extends Data.TaggedError("Killed") {}
+
+interface Stage {
+  readonly journal: RunJournal["Service"]
+  /** Another handle on the same file. */
+  readonly other: RunJournal["Service"]
+  readonly rows: (sql: string) => ReadonlyArray<Record<string, unknown>>
+  /** Another driver takes the run over. */
+  readonly takeOver: Effect.Effect<void>
+}
+
+const staged = <A, E>(use: (stage: Stage) => Effect.Effect<A, E>) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
+      const journal = yield* make({ path })
+      const other = yield* make({ path })
+      const connection = yield* Effect.acquireRelease(
+        Effect.sync(() => new DatabaseSync(path)),
+        (opened) => Effect.sync(() => opened.close())
+      )
+      const takeOver = Effect.sync(() => connection.exec("UPDATE run_drives SET fence = fence + 1, owner = 'thief'"))
+      return yield* use({ journal, other, rows: (sql) => connection.prepare(sql).all(), takeOver })
+    })
+  )
+
+const OWNER = "SELECT owner FROM run_drives"
+
+describe("a drive that lost its run", () => {
+  it.live("takes no step, ends nothing, and leaves its successor alone", () =>
+    staged(({ journal, rows, takeOver }) =>
+      Effect.gen(function* () {
+        const ran: Array<string> = []
+        const steps: ReadonlyArray<(run: DurableRun) => Effect.Effect<unknown, { readonly _tag: string }>> = [
+          (run) =>
+            run.tool(
+              "t",
+              {},
+              Effect.sync(() => ran.push("twice"))
+            ),
+          (run) => run.finish("failed"),
+          () => Effect.fail(new Killed())
+        ]
+        for (const step of steps) {
+          const error = yield* Effect.flip(journal.drive("r", (run) => Effect.andThen(takeOver, step(run))))
+          assert.strictEqual(error._tag, step === steps[2] ? "Killed" : "TurnBusy")
+          assert.deepStrictEqual({ ...rows(OWNER)[0] }, { owner: "thief" })
+          assert.strictEqual((yield* journal.runMeta("r"))?.status, "running")
+        }
+        assert.deepStrictEqual([ran, yield* journal.events("r")], [[], []])
+      })
+    )
+  )
+
+  it.live("records neither a result nor a failure of the tool that it was at", () =>
+    staged(({ journal, rows, takeOver }) =>
+      Effect.gen(function* () {
+        for (const [runId, end] of [
+          ["works", Effect.succeed("too late")],
+          ["fails", Effect.fail(new Killed())]
+        ] as const) {
+          const error = yield* Effect.flip(
+            journal.drive(runId, (run) =>
+              run.tool("t", {}, Effect.andThen(takeOver, end as Effect.Effect<string, Killed>))
+            )
+          )
+          assert.strictEqual(error._tag, "TurnBusy")
+          assert.deepStrictEqual(
+            (yield* journal.uncertain(runId)).map(({ tool, errorType }) => [tool, errorType]),
+            [["t", null]]
+          )
+        }
+        assert.deepStrictEqual(rows("SELECT * FROM step_attempts"), [])
+      })
+    )
+  )
+
+  it.live("replaces no answer", () =>
+    staged(({ journal, takeOver }) =>
+      Effect.gen(function* () {
+        yield* Effect.flip(
+          journal.drive("r", (run) =>
+            Effect.andThen(run.model(Effect.succeed("first"), { request: 1 }), Effect.fail(new Killed()))
+          )
+        )
+        const before = yield* journal.events("r")
+        const again = (run: DurableRun) =>
+          run.model(Effect.as(takeOver, "second"), { request: 2, onChange: "ask_again" })
+        assert.strictEqual((yield* Effect.flip(journal.drive("r", again)))._tag, "TurnBusy")
+        assert.deepStrictEqual(yield* journal.events("r"), before)
+      })
+    )
+  )
+})
+
+describe("a drive that has its run", () => {
+  it.live("keeps the outcome that a step was settled with while its tool ran", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        const settling = (runId: string, result: string) => (run: DurableRun) =>
+          run.tool("t", {}, Effect.as(Effect.orDie(journal.settle(runId, 0, { result })), "ran"))
+        const error = yield* Effect.flip(journal.drive("r", settling("r", "settled")))
+        assert.include(error.message, "settled while the tool ran")
+        assert.deepStrictEqual((yield* journal.events("r"))[1]?.payload, { result: "settled" })
+        assert.strictEqual(yield* journal.drive("s", settling("s", "ran")), "ran")
+      })
+    )
+  )
+
+  it.live("keeps the outcome that the run was closed with by hand", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        yield* journal.drive("r", () => journal.closeRun("r", "cancelled"))
+        assert.strictEqual((yield* journal.runMeta("r"))?.outcome, "cancelled")
+      })
+    )
+  )
+
+  it.live("frees it for every handle when it ends", () =>
+    staged(({ journal, other }) =>
+      Effect.gen(function* () {
+        yield* journal.drive("r", (run) => run.iteration(0))
+        yield* journal.openRun("r")
+        assert.deepStrictEqual(yield* other.interruptedRuns(), ["r"])
+      })
+    )
+  )
+
+  it.live("has a number of its own, and counts as waiting only while it waits", () =>
+    staged(({ journal, rows }) =>
+      Effect.gen(function* () {
+        const seen: Array<unknown> = []
+        const look = Effect.sync(() => {
+          const [row] = rows("SELECT fence, suspended FROM run_drives")
+          seen.push([row?.["fence"], row?.["suspended"]])
+        })
+        const loop = (run: DurableRun) => Effect.andThen(look, run.approval("Go?"))
+        yield* Effect.flip(journal.drive("r", loop))
+        yield* look
+        yield* journal.approve("r", 0, true, "me")
+        yield* journal.drive("r", loop)
+        assert.deepStrictEqual(seen, [
+          [1, 0],
+          [1, 1],
+          [2, 0]
+        ])
+      })
+    )
+  )
+
+  it.live("does not take a failure beside a parallel step for one that the loop went on after", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        const done = yield* Deferred.make<void>()
+        const loop = (run: DurableRun) =>
+          Effect.all(
+            [
+              Effect.ignore(run.tool("a", {}, Effect.andThen(Deferred.await(done), Effect.fail(new Killed())))),
+              Effect.ignore(run.tool("b", {}, Deferred.succeed(done, undefined)))
+            ],
+            { concurrency: "unbounded" }
+          )
+        yield* Effect.flip(journal.drive("r", (run) => Effect.andThen(loop(run), Effect.fail(new Killed()))))
+        assert.deepStrictEqual(
+          (yield* journal.uncertain("r")).map(({ tool }) => tool),
+          ["a"]
+        )
+      })
+    )
+  )
+
+  it.live("tries an effect of a fork again under the key that the outside knows", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        const keys: Array<string | null> = []
+        const pay = Effect.map(CurrentIdempotencyKey, (key) => keys.push(key))
+        const loop = (run: DurableRun) =>
+          run.tool("pay", {}, Effect.andThen(pay, Effect.die("bug")), { restartSafe: true })
+        yield* Effect.exit(journal.drive("r", loop))
+        yield* journal.fork("r", "s", 0)
+        yield* Effect.exit(journal.drive("s", loop))
+        assert.deepStrictEqual(keys, ["r:0:pay", "r:0:pay"])
+      })
+    )
+  )
+
+  it.live("goes no further over a damaged row that the loop swallows", () =>
+    staged(({ journal, rows }) =>
+      Effect.gen(function* () {
+        yield* Effect.flip(journal.drive("r", (run) => Effect.andThen(run.iteration(0), Effect.fail(new Killed()))))
+        rows("UPDATE journal SET payload = '{' RETURNING seq")
+        const error = yield* Effect.flip(
+          journal.drive("r", (run) => Effect.andThen(Effect.ignore(run.iteration(0)), run.iteration(1)))
+        )
+        assert.strictEqual(error._tag, "JournalCorrupt")
+        assert.lengthOf(rows("SELECT seq FROM journal"), 1)
+      })
+    )
+  )
+})
