@@ -16,7 +16,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from agents import FunctionTool, Model, ModelResponse, ModelSettings, Usage
+from agents import FunctionTool, Model, ModelResponse, ModelSettings, MultiProvider, Usage
 from agents.tool import invoke_function_tool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
 from pydantic import TypeAdapter
@@ -47,7 +47,7 @@ class JournalModel(Model):
     """A model of the SDK that is asked once for each step of a run.
 
     Args:
-        model: The model that is asked.
+        model: The model that is asked, or its name as an agent takes it.
         run: The drive that the agent takes its steps with.
 
     A streamed response is recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked
@@ -58,8 +58,8 @@ class JournalModel(Model):
     Specified in run-journal.md, section 4.
     """
 
-    def __init__(self, model: Model, run: AsyncDurableRun) -> None:
-        self._model = model
+    def __init__(self, model: Model | str, run: AsyncDurableRun) -> None:
+        self._model = MultiProvider().get_model(model) if isinstance(model, str) else model
         self._run = run
 
     async def get_response(

@@ -127,3 +127,17 @@ def test_changed_instructions_are_refused_before_anything_runs(journal: RunJourn
         _drive(journal, world, instructions="Pay twice.")
     assert refused.value.details["fields"] == ["request.system_instructions"]
     assert world.paid == [5, 7]
+
+
+def test_a_model_goes_by_its_name_as_in_an_agent(journal: RunJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "agents.MultiProvider.get_model",
+        lambda _, name: ScriptedModel([[assistant_message(f"{name} answers")]]),
+    )
+
+    async def drive() -> str:
+        async with AsyncDurableRun(journal, "run") as run:
+            agent = Agent("named", model=JournalModel("some-model", run))
+            return str((await Runner.run(agent, "Go.", run_config=QUIET)).final_output)
+
+    assert asyncio.run(drive()) == "some-model answers"
