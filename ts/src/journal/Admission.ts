@@ -8,7 +8,7 @@ import { type Examination, examine } from "./Examination.ts"
 import { violationsOf } from "./Inspection.ts"
 import { operationIdOf } from "./OperationId.ts"
 import { recoveryAudit } from "./RecoveryAudit.ts"
-import { canonicalText, get, has } from "./Value.ts"
+import { canonical, get, has } from "./Value.ts"
 
 /** A journal that may be stored, with what a transition needs to know of it. */
 export interface Admission extends Named {
@@ -33,7 +33,8 @@ const statusConflict = (message: string, details: JsonObject): JournalConflict =
 
 /**
  * Holds a journal against itself and against the turn that its canonical path names; the same for reads and writes.
- * `known` is its canonical JSON and operation id, where they were made before.
+ * `known` is its canonical JSON and operation id, where they were made before; what they are made of here is a copy, so
+ * that what is admitted stays as it is whoever changes the journal.
  */
 export const admit = (
   journal: JsonValue,
@@ -44,10 +45,11 @@ export const admit = (
   if (get(journal, "schema_version") !== TURN_JOURNAL_SCHEMA) {
     return Result.fail(snapshotInvalid(`A journal's schema_version is "${TURN_JOURNAL_SCHEMA}".`))
   }
-  const examination = examine(journal, null)
+  const named = known === undefined ? nameOf(journal) : Result.succeed({ ...known, journal })
+  const examination = examine(Result.isSuccess(named) ? named.success.journal : journal, null)
   const refusal = addressRefusal(examination, address) ?? contentRefusal(examination)
   if (refusal !== null) return Result.fail(refusal)
-  return Result.map(known === undefined ? nameOf(journal) : Result.succeed(known), ({ canonical, operationId }) => ({
+  return Result.map(named, ({ journal, canonical, operationId }) => ({
     journal,
     examination,
     effectId: examination.effectId,
@@ -56,12 +58,12 @@ export const admit = (
   }))
 }
 
-/** The journal as canonical JSON, or what in it that cannot carry. */
-const nameOf = (journal: JsonObject): Result.Result<Named, InvalidJournal> =>
+/** The journal as canonical JSON and as a copy, or what in it that cannot carry. */
+const nameOf = (journal: JsonObject): Result.Result<Named & Pick<Admission, "journal">, InvalidJournal> =>
   Result.try({
     try: () => {
-      const canonical = canonicalText(journal)
-      return { canonical, operationId: operationIdOf(canonical) }
+      const { text, value } = canonical(journal)
+      return { canonical: text, operationId: operationIdOf(text), journal: value as JsonObject }
     },
     catch: () => {
       const fault = check(journal)

@@ -33,18 +33,27 @@ export const textOf = (value: JsonValue): string => {
   }
 }
 
+/** Canonical JSON (RFC 8785), and what it says: a copy of the value, which nobody else can change. */
+export interface Canonical {
+  readonly text: string
+  readonly value: JsonValue
+}
+
 /**
- * Canonical JSON (RFC 8785); throws on what it cannot carry. Every write and every line that is read needs it, so plain
- * values are written by the engine itself, their keys in order; what that may write otherwise is the library's.
+ * Throws on what canonical JSON cannot carry. Every write and every line that is read needs it, so plain values are
+ * written by the engine itself, their keys in order; what that may write otherwise is the library's.
  */
-export const canonicalText = (value: JsonValue): string => {
+export const canonical = (value: JsonValue): Canonical => {
   const copy = inOrder(value)
   const written = copy === undefined ? undefined : JSON.stringify(copy)
   // Half a surrogate pair, which the library refuses, or a text that looks like its escape.
-  const text = written === undefined || written.includes("\\ud") ? canonicalize(value) : written
+  if (copy !== undefined && written !== undefined && !written.includes("\\ud")) return { text: written, value: copy }
+  const text = canonicalize(value)
   if (text === undefined) throw new TypeError("a value that is not JSON has no canonical form")
-  return text
+  return { text, value: JSON.parse(text) as JsonValue }
 }
+
+export const canonicalText = (value: JsonValue): string => canonical(value).text
 
 /** The value with the keys of its objects in order; undefined where something in it is not plain. */
 const inOrder = (value: JsonValue): JsonValue | undefined => {
@@ -53,7 +62,8 @@ const inOrder = (value: JsonValue): JsonValue | undefined => {
     case "boolean":
       return value
     case "number":
-      return Number.isFinite(value) ? value : undefined
+      // Minus zero is written as zero.
+      return Number.isFinite(value) ? value + 0 : undefined
     case "object":
       break
     default:

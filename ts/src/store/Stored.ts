@@ -78,8 +78,8 @@ const damaged = (reason: string, what: string, at: string) =>
 /** Reads snapshots. One that has the same bytes as before is the same document, and is not read again. */
 export interface Reader {
   (place: Place, snapshot: Snapshot): Result.Result<Document, JournalCorrupt>
-  /** Takes note of what was just written: the text of a snapshot, and its journal's canonical JSON and name. */
-  readonly remember: (place: Place, text: string, named: Named) => void
+  /** Takes note of what was just written: the text of a snapshot, and its journal as it was admitted. */
+  readonly remember: (place: Place, text: string, admission: Admission) => void
 }
 
 export const makeReader = (capacity: number, limits: JournalLimits): Reader => {
@@ -91,37 +91,32 @@ export const makeReader = (capacity: number, limits: JournalLimits): Reader => {
     const before = known.get(place.path)
     if (before !== undefined && Buffer.compare(before.bytes, bytes) === 0) return Result.succeed(before.document)
     return Result.map(decode(bytes, limits), (journal) => {
-      const document = new LazyDocument(place, () => journal)
+      const document = new LazyDocument(place, journal)
       keep(place, bytes, document)
       return document
     })
   }
   return Object.assign(read, {
-    // Parsed anew when it is asked for: the writer's own journal may change under its hands.
-    remember: (place: Place, text: string, named: Named) =>
-      keep(place, Buffer.from(text), new LazyDocument(place, () => JSON.parse(text) as JsonObject, named))
+    remember: (place: Place, text: string, admission: Admission) =>
+      keep(place, Buffer.from(text), {
+        journal: admission.journal,
+        operationId: admission.operationId,
+        admission: Result.succeed(admission)
+      })
   })
 }
 
 const MAX_REMEMBERED_BYTES = 64 * 1024
 
 class LazyDocument implements Document {
+  readonly journal: JsonObject
   readonly #place: Place
-  readonly #parse: () => JsonObject
-  #journal: JsonObject | null = null
-  #named: Named | null
+  #named: Named | null = null
   #admission: Result.Result<Admission, Refusal> | null = null
 
-  constructor(place: Place, parse: () => JsonObject, named: Named | null = null) {
+  constructor(place: Place, journal: JsonObject) {
     this.#place = place
-    this.#parse = parse
-    // Nothing else of what it was made from is held on to.
-    this.#named = named === null ? null : { canonical: named.canonical, operationId: named.operationId }
-  }
-
-  get journal(): JsonObject {
-    this.#journal ??= this.#parse()
-    return this.#journal
+    this.journal = journal
   }
 
   get named(): Named {

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import canonicalize from "canonicalize"
 import type { JsonValue } from "../../src/contract/Json.ts"
-import { canonicalText } from "../../src/journal/Value.ts"
+import { canonical, canonicalText } from "../../src/journal/Value.ts"
 import { jsonText } from "../RandomJson.ts"
 import { Dice, SEED } from "../Seed.ts"
 
@@ -18,6 +18,7 @@ const same = (value: unknown): void => {
   const expected = outcome(() => canonicalize(value))
   const found = outcome(() => canonicalText(value as JsonValue))
   assert.strictEqual(found, expected === "nothing" ? "refused" : expected)
+  if (found !== "refused") assert.deepStrictEqual(canonical(value as JsonValue).value, JSON.parse(found))
 }
 
 describe("canonical text", () => {

@@ -52,6 +52,24 @@ export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant:
         })
       )
 
+      it.effect("keeps a journal as it was written, whatever the writer does to it afterwards", () =>
+        Effect.gen(function* () {
+          const { store, root } = yield* fresh
+          const path = pathOf(root, "turn-1")
+          const written = structuredClone(plainTurn("turn-1", "in_progress", []))
+          const { operation_id } = yield* store.write({ path, journal: written })
+          written.plan.params.depth = 2
+          ;(written.completed_phases as Array<string>).push("a", "b", "c")
+          const next = plainTurn("turn-1", "in_progress", ["a"])
+          assert.isTrue((yield* store.write({ path, journal: next, expectedPrevious: operation_id })).appended)
+          next.plan.params.depth = 2
+          assert.deepStrictEqual<unknown>(
+            (yield* store.read({ path })).journal,
+            plainTurn("turn-1", "in_progress", ["a"])
+          )
+        })
+      )
+
       it.effect("gives every journal of a turn as it was", () =>
         Effect.gen(function* () {
           const { store, root } = yield* fresh
