@@ -244,7 +244,7 @@ EFFECTS: Final[dict[str, tuple[str, str, str]]] = {
 #: One line per exit code, for `--help` and the reference.
 EXIT_CODES: Final[dict[int, str]] = {
     0: "done; also when the answer is that a replay is blocked",
-    1: "refused: a conflict, a busy turn, a core that cannot start; nothing was changed",
+    1: "refused, or not all was done: a conflict, a busy turn, a core that cannot start; what was refused is unchanged",
     2: "the command line is wrong",
     3: "there is no such turn, run, step or store",
     4: "what is stored is damaged; it was left as it is",

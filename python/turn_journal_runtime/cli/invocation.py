@@ -32,6 +32,7 @@ ROOT_VARIABLE = "TURN_JOURNAL_ROOT"
 #: A turn's files, any of which names it: a shell completes them.
 _FILE = re.compile(r"(.+)\.(?:json|history\.jsonl|lock|lease)")
 _HASHED = "sha256:"
+_PART_OF_A_HASH = re.compile("[0-9a-f]{4,64}")
 _WHOLE_KEY = len(_HASHED) + 64
 _SHORT_KEY = len(_HASHED) + 12
 
@@ -186,13 +187,16 @@ def short_key(turn_key: str) -> str:
 
 
 def _whole_key(root: str, goal_id: str, turn_key: str) -> str:
-    """The key that a short one stands for, as git does with its hashes."""
-    if not turn_key.startswith(_HASHED) or len(turn_key) == _WHOLE_KEY:
+    """The key that a short one stands for, as git does with its hashes: with or without what says that it is one."""
+    hashed = turn_key.startswith(_HASHED)
+    if len(turn_key) == _WHOLE_KEY or not (hashed or _PART_OF_A_HASH.fullmatch(turn_key)):
         return turn_key
     from ..store import list_turn_journals
 
-    listed = list_turn_journals(root, goal_id=goal_id)
-    found = [turn["turn_key"] for turn in listed if turn["turn_key"].startswith(turn_key)]
+    keys = [turn["turn_key"] for turn in list_turn_journals(root, goal_id=goal_id)]
+    found = [key for key in keys if key.startswith(turn_key if hashed else _HASHED + turn_key)]
+    if not hashed and (turn_key in keys or not found):
+        return turn_key
     if not found:
         raise JournalNotFoundError(
             f"Goal {goal_id} has no turn {turn_key}…; `turn-journal list` shows those it has.",

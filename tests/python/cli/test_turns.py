@@ -86,11 +86,17 @@ def test_a_turn_is_named_by_path_by_key_and_by_the_beginning_of_its_hash(command
     answers = [
         command("inspect", f"g/{key}", "-r", stopped, "-f", "json").json,
         command("inspect", f"g/{key[:19]}", "-r", stopped, "-f", "json").json,
+        command("inspect", f"g/{key[7:15]}", "-r", stopped, "-f", "json").json,
+        command("inspect", f"g/{key[7:]}", "-r", stopped, "-f", "json").json,
         *(command("inspect", path.with_name(path.stem + end), "-f", "json").json for end in FILES),
     ]
     assert answers[0]["recovery_decision"]["can_continue"] is True
     assert answers == [answers[0]] * len(answers)
     assert command("inspect", "g/sha256:000000", "-r", stopped).code == 3
+    assert command("inspect", "g/000000", "-r", stopped).code == 3
+    # A key that is spelt out is no short form of another.
+    _write(stopped, key[7:15], ("started", 0))
+    assert command("show", f"g/{key[7:15]}", "-r", stopped, "-f", "json").json["turn_key"] == key[7:15]
 
 
 def test_list_shows_damaged_turns_as_damaged(command: Command, root: Path) -> None:
