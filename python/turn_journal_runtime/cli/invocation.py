@@ -18,6 +18,7 @@ from ..errors import (
     InvalidJournalError,
     JournalCorruptError,
     JournalNotFoundError,
+    StoreUnavailableError,
     TurnJournalError,
 )
 from .output import Format, Report, show, show_error
@@ -100,7 +101,9 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
 
 
 def _hint(error: TurnJournalError, turn: object) -> str:
-    """What a person can do about an error of the turn that was named, where the error does not say it."""
+    """What a person can do about an error, of the turn that was named for instance, where the error does not say it."""
+    if isinstance(error, StoreUnavailableError) and "reached" not in error.message:
+        return "See that the server runs, and that it can be reached from here."
     if turn is None or "turn-journal" in error.message or "repaired" in error.message:
         return ""
     if isinstance(error, JournalCorruptError):

@@ -332,6 +332,15 @@ def test_an_error_of_a_turn_says_what_to_do_next(command: Command, root: Path) -
     assert "`turn-journal repair" not in command("inspect", "g/torn", "-r", root, "-f", "json").err
 
 
+def test_a_server_that_does_not_answer_is_to_be_looked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "0.3")
+    default_client().close()  # how long it tries is settled when the core starts
+    outcome = command("list", "-r", "postgresql://nobody:hush@127.0.0.1:1/none")
+    default_client().close()
+    assert (outcome.code, "hush" in outcome.err) == (1, False)
+    assert "See that the server runs" in outcome.err
+
+
 def test_an_error_names_the_file_that_it_is_about(
     command: Command, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
