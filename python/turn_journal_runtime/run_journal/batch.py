@@ -53,11 +53,8 @@ def columns(events: Sequence[JournalEvent]) -> list[Sequence[Any]] | None:
         and max(seqs, default=0) <= MAX_SEQ
     ):
         return None
-    payloads = [event.payload for event in events]
-    texts: list[str] = []
-    for start in range(0, len(payloads), _ROWS):
-        texts += encode_all(payloads[start : start + _ROWS])
-    return [run_ids, seqs, kinds, texts, [event.created_at for event in events]]
+    payloads = encode_all([event.payload for event in events])
+    return [run_ids, seqs, kinds, payloads, [event.created_at for event in events]]
 
 
 def insert(cursor: sqlite3.Cursor, *columns: Sequence[Any]) -> None:

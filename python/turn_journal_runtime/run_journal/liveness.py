@@ -83,8 +83,13 @@ class Owner:
             file = folder / f"{self.token}.lock"
             _held.add(self.token)
             create_private(file)
-            release = _take(file)
-            # A sweeper may have come between the making and the locking, and have buried the file as a dead owner's.
+            # A sweeper may come between the making and the locking, and bury the file as a dead owner's.
+            try:
+                release = _take(file)
+            except OSError:
+                if file.exists():
+                    raise
+                release = None
             if release is not None and file.exists():
                 self._end = weakref.finalize(self, _die, os.getpid(), self.token, file, release)
                 return

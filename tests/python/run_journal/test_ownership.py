@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turn_journal_runtime.errors import TurnBusyError
-from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, RunJournal
+from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, RunJournal, liveness
 from turn_journal_runtime.run_journal.filesystem import home
 
 if TYPE_CHECKING:
@@ -291,3 +291,28 @@ def test_a_journal_in_memory_has_drivers_too() -> None:
             DurableRun(journal, "r").start()
         run.release()
         assert tool(journal, "r") == "here"
+
+
+@pytest.mark.parametrize("moment", ["before it is opened", "before it is locked"])
+def test_an_owner_whose_file_is_buried_as_a_dead_ones_takes_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Many start at once: one sweeps what another has made a moment ago and not locked yet."""
+    buried: list[Path] = []
+    function = "create_private" if moment == "before it is opened" else "_take"
+    original = getattr(liveness, function)
+
+    def burying(file: Path) -> object:
+        found = original(file)
+        if not buried:
+            buried.append(file)
+            file.unlink()
+        return found
+
+    with RunJournal(path) as journal, RunJournal(path) as other:
+        monkeypatch.setattr(liveness, function, burying)
+        with DurableRun(journal, "r"):
+            assert buried
+            assert [file.exists() for file in (*buried, *locks(path))] == [False, True]
+            with pytest.raises(TurnBusyError):
+                DurableRun(other, "r").start()

@@ -59,8 +59,8 @@ const hold = (folder: string): Pick<Owner, "token" | "release"> => {
     const file = join(folder, `${token}.lock`)
     held.add(token)
     createPrivate(file)
-    const lock = take(file)
-    // A sweeper may have come between the making and the locking, and have buried the file as a dead owner's.
+    // A sweeper may come between the making and the locking, and bury the file as a dead owner's.
+    const lock = takeUnlessBuried(file)
     if (lock !== null && existsSync(file)) {
       const release = (): void => {
         rmSync(file, { force: true })
@@ -71,6 +71,15 @@ const hold = (folder: string): Pick<Owner, "token" | "release"> => {
     }
     lock?.close()
     held.delete(token)
+  }
+}
+
+const takeUnlessBuried = (file: string): DatabaseSync | null => {
+  try {
+    return take(file)
+  } catch (error) {
+    if (existsSync(file)) throw error
+    return null
   }
 }
 
