@@ -202,7 +202,7 @@ def approve(
     if deny and decision is not None:
         raise typer.BadParameter("Give one of --decision and --deny.", param_hint="--deny")
     decided = not deny if decision is None else given_json(decision, "--decision")
-    who = by if by is not None else getpass.getuser()
+    who = by if by is not None else _this_user()
     with _open(db, root) as journal:
         run_id = _run_named(journal, run_id).run_id
         journal.approve(run_id, step, decided, by=who)
@@ -211,6 +211,14 @@ def approve(
         document,
         [Line(f"Step {step} of {run_id} is decided by {who}. Drive the run again to go on.", "green")],
     )
+
+
+def _this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as a user that has no name.
+        raise typer.BadParameter("This user has no name: say who decides.", param_hint="--by") from None
 
 
 def short_run(run_id: str) -> str:

@@ -154,6 +154,15 @@ def test_a_run_inside_a_turn_goes_by_the_short_name_that_tables_show(command: Co
         assert command("run", "show", turn, "--db", db).code == 0
 
 
+def test_a_user_without_a_name_says_who_decides(command: Command, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    outcome = command("approve", "died", "0", "--db", db)
+    assert (outcome.code, "say who decides" in outcome.err) == (2, True)
+
+
 def test_the_runs_of_turns_are_found_where_the_turns_are(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
