@@ -84,6 +84,10 @@ class ChatRuntime:
         self._adapter_factory = adapter_factory
         self._root = os.path.abspath(store.path.parent) if runtime_root is None else runtime_root
         self._client = client or default_client()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._conversations: dict[str, _Conversation] = {}
 
@@ -156,6 +160,7 @@ class ChatRuntime:
         Args:
             at_once: End what the hosts do at the moment, to be recovered later, instead of waiting for it.
         """
+        self._leave_to_parent()
         with self._lock:
             conversations = list(self._conversations.values())
             self._conversations.clear()
@@ -170,8 +175,15 @@ class ChatRuntime:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child: the parent drives its conversations on. Nothing of them is ended here."""
+        if self._process != os.getpid():
+            _of_parents.append(self._conversations)
+            self._begin()
+
     def _conversation(self, session: ChatSession) -> _Conversation:
         """The conversation that this process drives; one driver per session, by a lease as for turns."""
+        self._leave_to_parent()
         with self._lock:
             known = self._conversations.get(session.session_id)
             if known is None:
@@ -182,6 +194,10 @@ class ChatRuntime:
                 known = _Conversation(self._store, self._root, self._client, self._adapter_factory, session, lease)
                 self._conversations[session.session_id] = known
             return known
+
+
+#: Conversations that a child got with its memory: their hosts and locks are the parent's.
+_of_parents: Final[list[dict[str, _Conversation]]] = []
 
 
 class _Conversation:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from weakref import WeakSet
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptError, JournalNotFoundError
 
@@ -94,8 +95,8 @@ class SessionStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Final = Path(os.path.abspath(path))
         self._lock = threading.RLock()
-        self._pid = -1
         self._connection: sqlite3.Connection | None = None
+        _stores.add(self)
         with self._transaction() as cursor:
             self._prepare(cursor)
 
@@ -239,9 +240,17 @@ class SessionStore:
     def close(self) -> None:
         """Closes the file; another call opens it again."""
         with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+    def _pause(self) -> None:
+        """Closes the file for a fork, until `_go_on`; whoever needs it next opens it again."""
+        self._lock.acquire()
+        self.close()
+
+    def _go_on(self) -> None:
+        self._lock.release()
 
     def _place(self, cursor: sqlite3.Cursor, session_id: str, work_dir: str, objective: str) -> ChatSession:
         self._session(cursor, session_id)
@@ -287,8 +296,7 @@ class SessionStore:
             connection.execute("COMMIT")
 
     def _open(self) -> sqlite3.Connection:
-        """This process's connection: one never crosses a fork."""
-        if self._connection is not None and self._pid == os.getpid():
+        if self._connection is not None:
             return self._connection
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -313,7 +321,7 @@ class SessionStore:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._pid = connection, os.getpid()
+        self._connection = connection
         return connection
 
     def _prepare(self, cursor: sqlite3.Cursor) -> None:
@@ -329,6 +337,29 @@ class SessionStore:
             for statement in _SCHEMA:
                 cursor.execute(statement)
             cursor.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+
+_stores: Final[WeakSet[SessionStore]] = WeakSet()
+#: The stores that stand still while the process forks.
+_forking: Final[list[SessionStore]] = []
+
+
+def _before_fork() -> None:
+    _forking.extend(_stores)
+    for store in _forking:
+        store._pause()
+
+
+def _after_fork() -> None:
+    for store in _forking:
+        store._go_on()
+    _forking.clear()
+
+
+# SQLite forbids to carry a connection over a fork, or to close one there. So no thread is in the middle of a call and
+# no connection is open while a process forks, and parent and child each open their own.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _turn_of(row: tuple[Any, ...]) -> ChatTurn:

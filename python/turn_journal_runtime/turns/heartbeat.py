@@ -7,6 +7,7 @@ an event loop that is busy delays it. It also hears first that the turn was lost
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -45,6 +46,7 @@ class HeldLease:
 
     def __init__(self, client: RuntimeClient, path: str, number: int, seconds: float, asked: float) -> None:
         self.number: Final = number
+        self._process = os.getpid()
         self._client = client
         self._path = path
         self._seconds = seconds
@@ -85,7 +87,9 @@ class HeldLease:
                 self._end = None
 
     def give_back(self) -> Flow[None]:
-        """Frees the turn; where that cannot be said, it is free when its time is up."""
+        """Frees the turn; where that cannot be said, it is free when its time is up. In a forked child nothing."""
+        if self._process != os.getpid():
+            return
         self._over.set()
         if self._lost is None:
             with contextlib.suppress(TurnJournalError):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS: Final = 10.0
 
 
+#: What filelock raises in a forked child of a lock that its parent had open: the parent holds it.
+_ForkedError: Final = RuntimeError
+
+
 @dataclass(frozen=True)
 class LeaseHolder:
     """Who drives a turn, by what it has said of itself."""
@@ -45,9 +49,12 @@ class TurnLease:
         self.number: Final = number
         self._lock: ReadWriteLock | None = lock
         self._file = file
+        self._process = os.getpid()
 
     def release(self) -> None:
-        """Lets others drive; the number is never used again."""
+        """Lets others drive; the number is never used again. In a forked child nothing: its parent drives on."""
+        if self._process != os.getpid():
+            return
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -90,7 +97,7 @@ def acquire_lease(root: Path, journal_path: Path, *, take_over: bool = False) ->
                 return _take(stem, record, take_over=take_over)
         finally:
             turn.close()
-    except Timeout:
+    except (Timeout, _ForkedError):
         raise TurnBusyError("The turn is being read or written all the time: try again.") from None
     except OSError as error:
         raise JournalStoreError(
@@ -107,7 +114,10 @@ def is_driven(journal_path: Path) -> bool:
     last = _read(Path(f"{stem}.lease"))
     if last is None or not _lock_file(stem, last.number).exists():
         return False
-    turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+    try:
+        turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+    except _ForkedError:
+        return True
     try:
         # Under the turn's lock, so that a driver which comes just now does not take this look for a holder.
         with turn.write_lock(timeout=_PATIENCE_SECONDS):
@@ -120,7 +130,7 @@ def is_driven(journal_path: Path) -> bool:
                 lock.acquire_write(blocking=False)
             finally:
                 lock.close()
-    except Timeout:
+    except (Timeout, _ForkedError):
         return True
     finally:
         turn.close()
@@ -151,15 +161,16 @@ def _end(last: LeaseHolder, file: Path, *, take_over: bool) -> None:
 
     if not file.exists():
         return
-    lock = ReadWriteLock(file, is_singleton=False)
     try:
-        lock.acquire_write(blocking=False)
-        file.unlink()
-    except Timeout:
+        lock = ReadWriteLock(file, is_singleton=False)
+        try:
+            lock.acquire_write(blocking=False)
+            file.unlink()
+        finally:
+            lock.close()
+    except (Timeout, _ForkedError):
         if not take_over:
             raise busy(last) from None
-    finally:
-        lock.close()
 
 
 def busy(holder: LeaseHolder, until: float | None = None) -> TurnBusyError:

@@ -184,3 +184,19 @@ def test_a_link_that_stays_in_the_root_is_fine(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     assert Turn(tmp_path, is_async=False).run(CallableHost(lambda context: dict(RESULT))).ok
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_was_forked_in_the_middle_of_a_turn_does_not_free_it(journal_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib; from turn_journal_runtime.turns.lease import acquire_lease, is_driven\n"
+        f"root, path = map(pathlib.Path, {[str(journal_path.parents[3]), str(journal_path)]!r})\n"
+        "with acquire_lease(root, path):\n"
+        "    child = os.fork()\n"
+        "    if child == 0: sys.exit()\n"
+        "    os.waitpid(child, 0)\n"
+        "    print(is_driven(path))\n"
+        "print(is_driven(path))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.split(), done.returncode) == (["True", "False"], 0), done.stderr
