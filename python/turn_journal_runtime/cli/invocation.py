@@ -51,7 +51,7 @@ RootOption: TypeAlias = Annotated[
     ),
 ]
 TurnArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="GOAL/KEY as `list` shows it, or the path of a file of it.", metavar="TURN")
+    str, typer.Argument(help="GOAL/KEY as `list` shows it, or the path of one of its files.", metavar="TURN")
 ]
 ResolverOption: TypeAlias = Annotated[
     str | None,
@@ -173,7 +173,7 @@ def address_of(turn: str, root: str | None) -> TurnAddress:
         return TurnAddress(str(Path(*where[:-4])), where[-3], _key_of(file[1]))
     goal_id, slash, turn_key = turn.partition("/")
     if not slash or not goal_id or not turn_key:
-        raise typer.BadParameter("Name a turn as GOAL/KEY, or by the path of a file of it.", param_hint="TURN")
+        raise typer.BadParameter("Name a turn as GOAL/KEY, or by the path of one of its files.", param_hint="TURN")
     found = root_of(root)
     return TurnAddress(found, goal_id, _whole_key(found, goal_id, turn_key))
 

@@ -256,9 +256,8 @@ def _place(db: str | None, root: str | None) -> str:
     """Where the runs are that are meant: the journal that is named, or that of the turns that are, or the user's."""
     if db is not None:
         return db
-    if root is None:
-        here = run_journal_path(Path.cwd())
-        return str(here if Path("goals").is_dir() and here.exists() else default_path())
+    if root is None and not (Path("goals").is_dir() and run_journal_path(".").exists()):
+        return str(default_path())
     found = root_of(root)
     return found if is_database(found) else str(run_journal_path(found))
 
