@@ -85,7 +85,8 @@ class JournalCapability(AbstractCapability[Any]):
         parameters = request_context.model_request_parameters
         request = {
             "model": request_context.model.model_name,
-            "settings": to_jsonable_python(request_context.model_settings),
+            # A client's own objects may stand among them; how they look may differ between two drives.
+            "settings": to_jsonable_python(request_context.model_settings, fallback=lambda value: type(value).__name__),
             "tools": to_jsonable_python(sorted(tool.name for tool in parameters.function_tools)),
             "messages": _asked(request_context.messages),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from pydantic_ai import Agent, BinaryImage, ImageUrl, ModelRetry, Tool, ToolReturn
 from pydantic_ai.messages import (
@@ -179,3 +180,16 @@ def _parts_after(journal: RunJournal, tool: Any) -> list[Any]:
             return list(result.all_messages()[2].parts)
 
     return asyncio.run(drive())
+
+
+def test_settings_that_are_no_json_are_told_by_their_type(journal: RunJournal) -> None:
+    world = World()
+
+    def agent(temperature: float) -> Agent[None, str]:
+        settings: Any = {"timeout": httpx.Timeout(3), "temperature": temperature}
+        return Agent(FunctionModel(world.answer), tools=[world.pay], model_settings=settings)
+
+    assert [_drive(journal, agent(0.5)), _drive(journal, agent(0.5))] == ["paid 5"] * 2
+    with pytest.raises(ReplayDivergenceError) as refused:
+        _drive(journal, agent(0.6))
+    assert refused.value.details["fields"] == ["request.settings"]
