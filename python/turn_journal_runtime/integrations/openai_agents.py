@@ -211,7 +211,8 @@ def journal_tool(
         async def execute(**_: Any) -> Any:
             # With the tool's own time-out: what cuts the step itself short leaves its outcome unknown.
             returned = await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
-            return to_jsonable_python(returned)
+            # What has no form in JSON is the text that the SDK would make of it.
+            return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
 
         try:
             given = json.loads(arguments) if arguments else {}

@@ -105,7 +105,23 @@ def picture() -> ToolOutputImage:
     return ToolOutputImage(image_url="https://example.com/a.png")
 
 
-@pytest.mark.parametrize(("tool", "seen"), [(late, "timed out after 0.05 seconds"), (picture, "'input_image'")])
+class Receipt:
+    """What has no form in JSON."""
+
+    def __str__(self) -> str:
+        return "receipt 7"
+
+
+@function_tool(name_override="act")
+def receipt() -> Receipt:
+    """Pays."""
+    return Receipt()
+
+
+@pytest.mark.parametrize(
+    ("tool", "seen"),
+    [(late, "timed out after 0.05 seconds"), (picture, "'input_image'"), (receipt, "receipt 7")],
+)
 def test_what_the_sdk_makes_of_a_tool_is_its_result(journal: RunJournal, tool: FunctionTool, seen: str) -> None:
     async def drive(run: AsyncDurableRun) -> str:
         agent = Agent("a", model=JournalModel(_scripted(), run), tools=[journal_tool(tool, run)])
