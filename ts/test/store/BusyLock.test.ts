@@ -1,8 +1,6 @@
 /** A lock that is held waits with a deadline, and then says who has it. What other processes do: tests/chaos/store. */
-import { execFileSync } from "node:child_process"
 import { writeFileSync } from "node:fs"
 import { DatabaseSync } from "node:sqlite"
-import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,15 +10,7 @@ import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { pidIn } from "../../src/store/LockHolder.ts"
 import { filesOf } from "../../src/store/Place.ts"
-import { AGENT, folder, GOAL, kindOf, pathOf, placeOf, plainTurn } from "./Turns.ts"
-
-/** What comes of a write of another process. */
-const writeElsewhere = (path: string, journal: object): string =>
-  execFileSync(
-    process.execPath,
-    [fileURLToPath(new URL("OneWrite.ts", import.meta.url)), path, JSON.stringify(journal), String(process.getuid?.())],
-    { encoding: "utf8", env: { ...process.env, TURN_JOURNAL_LOCK_TIMEOUT: "0.2" } }
-  )
+import { AGENT, folder, GOAL, kindOf, pathOf, placeOf, plainTurn, writeElsewhere } from "./Turns.ts"
 
 /** A disk whose syncs wait, when it is told to hang, until it is let go. */
 const makeDisk = () => {

@@ -5,11 +5,12 @@ import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { type Disk, nodeDisk } from "../../src/store/Disk.ts"
 import { Driver } from "../../src/store/Driver.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
-import { folder, pathOf, placeOf, plainTurn } from "./Turns.ts"
+import { folder, pathOf, placeOf, plainTurn, writeElsewhere } from "./Turns.ts"
 
 const KEY = "turn-1"
 const stores = JournalStore.layer({ signingKey: null }).pipe(Layer.provideMerge(FileDriver.layer()))
@@ -69,6 +70,27 @@ it.live("is seen whole or not at all, wherever it comes in between", () =>
         if (snapshot !== null) seen++
       }
       assert.isAbove(seen, 0)
+    })
+  )
+)
+
+it.live("one that is overtaken while it makes the turn's folder decides anew", () =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const path = pathOf(yield* folder, KEY)
+      const [mine, others] = ["mine", "others"].map((mark) => plainTurn(KEY, "in_progress", [], { mark }))
+      const disk: Disk = {
+        ...nodeDisk,
+        makeFolder: (step, made) => {
+          nodeDisk.makeFolder(step, made)
+          if (made === dirname(path)) assert.strictEqual(writeElsewhere(path, others ?? {}), "ok")
+        }
+      }
+      yield* Effect.gen(function* () {
+        const store = yield* JournalStore
+        assert.isTrue((yield* store.write({ path, journal: mine ?? null })).appended)
+        assert.lengthOf((yield* store.history({ path })).transitions, 2)
+      }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk })))))
     })
   )
 )

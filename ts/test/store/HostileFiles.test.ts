@@ -13,7 +13,6 @@ import {
 } from "node:fs"
 import { dirname, join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import { fileURLToPath } from "node:url"
 import { assert, describe, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -22,7 +21,7 @@ import { mountTypeOf, networkKind } from "../../src/platform/FileSystemKind.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
-import { AGENT, fresh, GOAL, kindOf, pathOf, placeOf, plainTurn } from "./Turns.ts"
+import { AGENT, fresh, GOAL, kindOf, pathOf, placeOf, plainTurn, writeElsewhere } from "./Turns.ts"
 
 const FIRST = plainTurn("turn-1", "in_progress", [])
 const NEXT = plainTurn("turn-1", "in_progress", ["a"])
@@ -198,9 +197,7 @@ describe("hostile files", () => {
           chmodSync(files.folder, 0o777)
           for (const file of [files.snapshot, files.history]) chmodSync(file, 0o666)
           chmodSync(files.lock, 0o444)
-          const writer = [WRITER, files.snapshot, JSON.stringify(NEXT), String(NOBODY)]
-          const answer = execFileSync(process.execPath, writer, { encoding: "utf8" })
-          assert.strictEqual(answer, "store_io_failed")
+          assert.strictEqual(writeElsewhere(files.snapshot, NEXT, NOBODY), "store_io_failed")
           assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), FIRST)
           chmodSync(files.lock, 0o600)
         })
@@ -272,7 +269,6 @@ describe("hostile files", () => {
 })
 
 const NOBODY = 65534
-const WRITER = fileURLToPath(new URL("OneWrite.ts", import.meta.url))
 
 /** Root may read everything: as root, becomes nobody for a while. */
 const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {

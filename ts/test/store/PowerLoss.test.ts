@@ -64,6 +64,19 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
       yield* aProcess(power, [1], "folder.sync")
       yield* aProcess(power, [1])
     }),
+  "a writer that is killed after its rename, and one that had written before it and replays": (power) =>
+    Effect.gen(function* () {
+      const store = yield* JournalStore
+      const write = (index: number) =>
+        Effect.gen(function* () {
+          power.note("begin", operationId(journal(index)))
+          yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
+          power.note("ack", operationId(journal(index)))
+        })
+      yield* write(0)
+      yield* aProcess(power, [1], "folder.sync")
+      yield* write(1)
+    }).pipe(Effect.provide(storeOn(power.over(nodeDisk)))),
   "a first writer that is killed, and one that replays": (power) =>
     Effect.gen(function* () {
       yield* aProcess(power, [0], "folder.sync")

@@ -1,5 +1,5 @@
 /** A damaged turn is made usable again: what is cut is said first, and kept. And leases fence writers off. */
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs"
 import { basename, dirname } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -91,6 +91,13 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
         assert.strictEqual(yield* kindOf(store.write({ path, journal: LAST })), "history_corrupt")
         writeFileSync(files.history, [lines[0]?.replace("goal-1", "goal-2"), lines[1], lines[2], ""].join("\n"))
         assert.strictEqual(yield* kindOf(store.write({ path, journal: LAST })), "history_corrupt", "also of one length")
+        const dated = statSync(files.history)
+        writeFileSync(files.history, [lines[0], lines[1], lines[2], ""].join("\n"))
+        utimesSync(files.history, dated.atime, dated.mtime)
+        assert.strictEqual((yield* store.write({ path, journal: last })).replayed, true, "it is whole again")
+        writeFileSync(files.history, [lines[0]?.replace("goal-1", "goal-2"), lines[1], lines[2], ""].join("\n"))
+        utimesSync(files.history, dated.atime, dated.mtime)
+        assert.strictEqual(yield* kindOf(store.write({ path, journal: LAST })), "history_corrupt", "also of one date")
         writeFileSync(files.history, damaged)
         assert.strictEqual(yield* kindOf(store.history({ path })), "history_corrupt")
         assert.strictEqual(yield* kindOf(store.read({ path, at: 3 })), "history_corrupt")

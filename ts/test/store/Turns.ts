@@ -1,7 +1,9 @@
 /** Journals for the store's tests, and the store under test. */
+import { execFileSync } from "node:child_process"
 import { existsSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type { Scope } from "effect/Scope"
@@ -132,6 +134,14 @@ export const pathIn = (root: string, name: string): string =>
 
 /** How a test puts a journal there that the store did not write. */
 export type Plant = (path: string, text: string) => Effect.Effect<void, unknown, Driver>
+
+/** What comes of a write of another process, which waits for no lock for long; as root, in the name of that user. */
+export const writeElsewhere = (path: string, journal: JsonObject, user = process.getuid?.()): string =>
+  execFileSync(
+    process.execPath,
+    [fileURLToPath(new URL("OneWrite.ts", import.meta.url)), path, JSON.stringify(journal), String(user)],
+    { encoding: "utf8", env: { ...process.env, TURN_JOURNAL_LOCK_TIMEOUT: "0.2" } }
+  )
 
 /** The kind of the error that an effect fails with. */
 export const kindOf = <A, R>(effect: Effect.Effect<A, CoreError, R>): Effect.Effect<string, A, R> =>
