@@ -45,10 +45,14 @@ export const connect = (root: string, options: DatabaseOptions): Effect.Effect<S
     const config = yield* Effect.fromResult(Address.poolConfig(url, options))
     const name = Address.nameOf(url)
     const pool = yield* Effect.mapError(PgPool.make(config), ({ reason }) => unavailable(name, reason._tag))
-    return make(name, pool, options.timeout * 1000)
+    return make(name, pool, options)
   })
 
-const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
+/** After all that is due now, which has priority 0. */
+const LATER = 1
+
+const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, timeout }: DatabaseOptions): Server => {
+  const patience = timeout * 1000
   const inTime = <A, E>(work: Effect.Effect<A, E>) => within(work, patience)
 
   /** Gives it another try as long as nothing can have been done, or where doing it twice is as good as once. */
@@ -79,8 +83,21 @@ const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
       }
     })
 
+  /** Statements that have no answer yet. */
+  let asked = 0
+
+  /**
+   * Where others wait for a connection, theirs are sent before anything is done with this one's answer: the server works
+   * meanwhile. Several answers come at once, of statements that were committed together.
+   */
+  const givePrecedence = Effect.suspend(() => (asked-- > connections ? Effect.yieldNowWith(LATER) : Effect.void))
+
   const query = (sql: string, parameters: Parameters) =>
-    inTime(pool.use((connection) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows)))
+    Effect.suspend(() => {
+      asked++
+      const answered = pool.use((connection) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows))
+      return Effect.ensuring(inTime(answered), givePrecedence)
+    })
 
   return {
     name,
