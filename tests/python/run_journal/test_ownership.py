@@ -316,3 +316,49 @@ def test_an_owner_whose_file_is_buried_as_a_dead_ones_takes_another(
             assert [file.exists() for file in (*buried, *locks(path))] == [False, True]
             with pytest.raises(TurnBusyError):
                 DurableRun(other, "r").start()
+
+
+FORKING = """
+    import os, signal, sys, time
+    from turn_journal_runtime.run_journal import *
+    journal = RunJournal(sys.argv[1])
+    run = DurableRun(journal, "r")
+    run.tool("t", {}, lambda: "parent")
+    if os.fork():
+        os.kill(os.getpid(), signal.SIGKILL)
+    while os.getppid() == int(sys.argv[2]) or RunJournal(sys.argv[1]).interrupted_runs() != ["r"]:
+        time.sleep(0.01)
+    with DurableRun(journal, "r") as run:
+        print(run.tool("t", {}, lambda: "child"), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_a_child_takes_up_the_run_of_the_parent_that_died(path: Path) -> None:
+    """The child inherits what the parent knew of its own locks, but not the locks."""
+    # The parent's number is not known before it runs: it is the shell's, which becomes it.
+    command = ["sh", "-c", 'exec "$0" -c "$1" "$2" $$', sys.executable, textwrap.dedent(FORKING), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "parent\n"), done.stderr
+
+
+class Broken:
+    """A workspace that can be neither kept nor brought back."""
+
+    def snapshot(self) -> str:
+        raise OSError("no space")
+
+    def restore(self, checkpoint_id: str) -> None:
+        raise OSError("no space")
+
+
+@pytest.mark.parametrize("checkpoint", [None, "one"], ids=["first", "again"])
+def test_a_run_whose_workspace_cannot_be_brought_back_is_free(address: Address, checkpoint: str | None) -> None:
+    with RunJournal(address) as journal, RunJournal(address) as other:
+        journal.open_run("r", checkpoint_id=checkpoint)
+        # Kept, so that it is not freed as a drive that nobody has any more.
+        run = DurableRun(journal, "r", checkpoints=Broken())
+        with pytest.raises(OSError, match="no space"):
+            run.start()
+        assert other.interrupted_runs() == ["r"]
+        assert tool(other, "r") == "here"
