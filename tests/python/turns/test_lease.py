@@ -14,10 +14,14 @@ import pytest
 from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, ScriptedHost, Turn
 
 from turn_journal_runtime.address import turn_journal_path
+from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.errors import JournalConflictError, JournalCorruptError, JournalStoreError, TurnBusyError
+from turn_journal_runtime.flow import run
 from turn_journal_runtime.hosts import CallableHost
 from turn_journal_runtime.turns import run_turn
+from turn_journal_runtime.turns.acknowledgement import acknowledge_flow
 from turn_journal_runtime.turns.lease import acquire_lease, is_driven
+from turn_journal_runtime.turns.root import open_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,3 +204,20 @@ def test_a_child_that_was_forked_in_the_middle_of_a_turn_does_not_free_it(journa
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout.split(), done.returncode) == (["True", "False"], 0), done.stderr
+
+
+def test_an_acknowledgement_carries_its_number_as_every_write_does(tmp_path: Path) -> None:
+    turn = Turn(tmp_path, is_async=False)
+    waits = turn.run(ScriptedHost(), scheduler=lambda ref, payload: "action_required")
+    written: list[Any] = []
+
+    class Noting:
+        def call(self, method: str, params: dict[str, Any], **options: Any) -> Any:
+            if method == "turn_journal.write":
+                written.append(params["lease"])
+            return default_client().call(method, params, **options)
+
+    client: Any = Noting()
+    root = open_root(turn.root, client)
+    run(acknowledge_flow(root, goal_id=GOAL, agent_id=AGENT, turn_key=waits.turn_key), client)
+    assert written == [2]
