@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, ScriptedHost, Turn
+from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, Ledger, ScriptedHost, Turn
 
 from turn_journal_runtime.address import turn_journal_path
 from turn_journal_runtime.bridge import default_client
@@ -20,10 +20,12 @@ from turn_journal_runtime.flow import run
 from turn_journal_runtime.hosts import CallableHost
 from turn_journal_runtime.turns import run_turn
 from turn_journal_runtime.turns.acknowledgement import acknowledge_flow
+from turn_journal_runtime.turns.folder_root import _Held
 from turn_journal_runtime.turns.lease import acquire_lease, is_driven
 from turn_journal_runtime.turns.root import open_root
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -221,3 +223,23 @@ def test_an_acknowledgement_carries_its_number_as_every_write_does(tmp_path: Pat
     root = open_root(turn.root, client)
     run(acknowledge_flow(root, goal_id=GOAL, agent_id=AGENT, turn_key=waits.turn_key), client)
     assert written == [2]
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 3])
+def test_nothing_is_begun_outside_before_the_lease_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """The host and each of the three effects; the turn is lost at the look before one of them."""
+    turn, host, ledger = Turn(tmp_path, is_async=False), ScriptedHost(), Ledger()
+    left = [None] * looks
+
+    def confirm(_lease: object) -> Iterator[None]:
+        if not left:
+            raise JournalConflictError("lost", kind="turn_lease_lost")
+        left.pop()
+        yield from ()
+
+    monkeypatch.setattr(_Held, "confirm", confirm)
+    with pytest.raises(JournalConflictError, match="lost"):
+        turn.run(host, writeback=ledger, spend=ledger, scheduler=ledger)
+    assert len(host.executed) + len(ledger.applied) == looks
