@@ -83,20 +83,23 @@ const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, 
       }
     })
 
-  /** Statements that have no answer yet. */
-  let asked = 0
+  const query = (sql: string, parameters: Parameters) =>
+    inTime(pool.use((connection) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows)))
+
+  /** Writes that have no answer yet. */
+  let told = 0
 
   /**
    * Where others wait for a connection, theirs are sent before anything is done with this one's answer: the server works
-   * meanwhile. Several answers come at once, of statements that were committed together.
+   * meanwhile. Many answers come at once, of writes that were committed together.
    */
-  const givePrecedence = Effect.suspend(() => (asked-- > connections ? Effect.yieldNowWith(LATER) : Effect.void))
-
-  const query = (sql: string, parameters: Parameters) =>
+  const afterOthers = <A, E>(write: Effect.Effect<A, E>) =>
     Effect.suspend(() => {
-      asked++
-      const answered = pool.use((connection) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows))
-      return Effect.ensuring(inTime(answered), givePrecedence)
+      told++
+      return Effect.ensuring(
+        write,
+        Effect.suspend(() => (told-- > connections ? Effect.yieldNowWith(LATER) : Effect.void))
+      )
     })
 
   return {
@@ -110,7 +113,7 @@ const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, 
       Effect.catchTag(patiently(query(sql, parameters), true), "Unsure", ({ code }) =>
         Effect.fail(outcomeUnknown(name, code))
       ),
-    tell: (sql, parameters) => patiently(query(sql, parameters), false),
+    tell: (sql, parameters) => patiently(afterOthers(query(sql, parameters)), false),
     transact: (isolation, body) =>
       patiently(
         Effect.scoped(

@@ -1,4 +1,4 @@
-/** Statements that wait for a connection. */
+/** Writes that wait for a connection. */
 import { Socket } from "node:net"
 import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -8,17 +8,17 @@ import { DEFAULTS } from "../../../src/store/Databases.ts"
 import * as Server from "../../../src/store/postgres/Server.ts"
 import { serverUrl } from "./Roots.ts"
 
-layer(Layer.empty, { excludeTestServices: true })("a statement that waits for a connection", (it) => {
+layer(Layer.empty, { excludeTestServices: true })("a write that waits for a connection", (it) => {
   it.effect("is sent before anything is done with the answer that it waited for", () =>
     Effect.gen(function* () {
       const server = yield* Server.connect(serverUrl().href, { ...DEFAULTS, maxConnections: 1 })
-      const ask = server.ask("SELECT 1", [])
-      yield* ask
+      const tell = server.tell("SELECT 1", [])
+      yield* tell
       const write = yield* Effect.acquireRelease(
         Effect.sync(() => vi.spyOn(Socket.prototype, "write")),
         (spy) => Effect.sync(() => spy.mockRestore())
       )
-      const sent = Effect.map(ask, () => write.mock.calls.length)
+      const sent = Effect.map(tell, () => write.mock.calls.length)
       assert.deepStrictEqual(yield* Effect.all([sent, sent, sent], { concurrency: "unbounded" }), [2, 3, 3])
     })
   )
