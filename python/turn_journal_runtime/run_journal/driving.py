@@ -153,18 +153,21 @@ class Driving:
             raise JournalConflictError(
                 f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
             )
-        if self in WITHIN.get():
-            raise InvalidJournalError(
-                f"A step of run {self._run_id!r} was begun inside of another one's function, which a replay does not "
-                "call: take it in the loop, or give the function a run of its own, "
-                "DurableRun(journal, current_idempotency_key()).",
-                kind="invalid_request",
-                details={"run_id": self._run_id},
-            )
+        self._must_be_in_the_loop()
         with self._lock:
             seq = self._next_seq
             self._next_seq = seq + 1
         return seq, drive
+
+    def _must_be_in_the_loop(self) -> None:
+        if self in WITHIN.get():
+            raise InvalidJournalError(
+                f"A step of run {self._run_id!r}, or its end, was begun inside of another step's function, which a "
+                "replay does not call: take it in the loop, or give the function a run of its own, "
+                "DurableRun(journal, current_idempotency_key()).",
+                kind="invalid_request",
+                details={"run_id": self._run_id},
+            )
 
     def _halt(self, error: TurnJournalError) -> TurnJournalError:
         self._halted = error

@@ -163,11 +163,13 @@ class DurableRun(DurableSteps):
         return self._run(self._uuid(seq, drive))
 
     def finish(self, outcome: str = "done") -> None:
-        """Closes the run and ends the drive.
+        """Closes the run and ends the drive, once its steps in flight have ended.
 
         Raises:
             ReplayDivergenceError: The record has steps that the loop did not take.
         """
+        self._must_be_in_the_loop()
+        wait(list(self._submitted))
         self._finish(outcome)
 
     def release(self) -> None:
@@ -292,6 +294,8 @@ class AsyncDurableRun(DurableSteps):
 
     async def finish(self, outcome: str = "done") -> None:
         """As `DurableRun.finish`."""
+        self._must_be_in_the_loop()
+        await self._rest()
         await self._offload(self._finish, outcome)
 
     async def release(self) -> None:

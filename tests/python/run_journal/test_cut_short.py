@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -227,6 +228,41 @@ def test_a_step_that_nobody_awaits_is_recorded_before_the_run_is_closed(journal:
     assert journal.interrupted_runs() == []
 
 
+def test_a_run_is_finished_when_its_steps_have_ended(journal: RunJournal) -> None:
+    async def loop(run: Any) -> Any:
+        task = asyncio.create_task(run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")))
+        await asyncio.sleep(0)
+        await run.finish("succeeded")
+        return await task
+
+    assert drive("async", journal, "r", loop) == "worked"
+    with ThreadPoolExecutor(1) as pool, DurableRun(journal, "s") as run:
+        future = run.submit(pool, "work", {}, partial(time.sleep, 0.02))
+        run.finish("succeeded")
+        assert future.done()
+    for run_id in ("r", "s"):
+        found = journal.run_meta(run_id)
+        assert found is not None
+        assert (found.outcome, journal.uncertain(run_id)) == ("succeeded", [])
+
+
+def test_a_step_does_not_finish_its_run(form: Form, journal: RunJournal) -> None:
+    """It would wait for itself, or be refused its own result."""
+
+    async def loop(run: Any) -> Any:
+        def submit_answer() -> None:
+            outcome = (run._run if form == "sync" else run).finish("succeeded")
+            if outcome is not None:
+                asyncio.run(outcome)
+
+        with pytest.raises(InvalidJournalError, match="or its end, was begun inside"):
+            await run.tool("submit_answer", {}, submit_answer)
+        await run.finish("succeeded")
+
+    drive(form, journal, "r", loop)
+    assert journal.interrupted_runs() == []
+
+
 def test_a_question_waits_for_the_tools_beside_it(journal: RunJournal) -> None:
     async def loop(run: Any) -> Any:
         return await asyncio.gather(
@@ -325,7 +361,7 @@ def test_a_step_inside_of_a_steps_function_is_refused(journal: RunJournal, step:
     """It would work until the run is replayed, which does not call the function: then its record is in the way."""
 
     def loop(run: DurableRun) -> Any:
-        with pytest.raises(InvalidJournalError, match="inside of another one's function"):
+        with pytest.raises(InvalidJournalError, match="inside of another step's function"):
             _ = run.model(run.now) if step == "model" else run.tool("t", {}, run.now)
         return run.tool("next", {}, lambda: "went on")
 
@@ -341,7 +377,7 @@ def test_an_async_step_inside_of_a_steps_function_is_refused(journal: RunJournal
         async def inner() -> float:
             return await run.now()
 
-        with pytest.raises(InvalidJournalError, match="inside of another one's function"):
+        with pytest.raises(InvalidJournalError, match="inside of another step's function"):
             _ = await (run.model(inner) if step == "model" else run.tool("t", {}, inner))
         return await run.tool("next", {}, lambda: "went on")
 

@@ -5,6 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type { InvalidJournal } from "../contract/Errors.ts"
 import { type Attempt, wentOn } from "./Attempts.ts"
 import type { Drive } from "./Drive.ts"
 import {
@@ -82,19 +83,18 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
     error._tag === "RecordedToolError" || error._tag === "InvalidJournal" || drive.hasEnded
 
+  const misplaced = (): InvalidJournal =>
+    invalid(
+      `A step of run ${JSON.stringify(runId)}, or its end, was begun inside of another step's effect, which a replay does not run: take it in the loop, or give the effect a run of its own, drive(key, …) with CurrentIdempotencyKey.`
+    )
+
   const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
     Effect.flatMap(Within, (within): Effect.Effect<A, E | StepError, R> => {
       if (halted !== null) return Effect.fail(halted)
       if (isOver) {
         return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
       }
-      if (within.includes(drive)) {
-        return Effect.fail(
-          invalid(
-            `A step of run ${JSON.stringify(runId)} was begun inside of another one's effect, which a replay does not run: take it in the loop, or give the effect a run of its own, drive(key, …) with CurrentIdempotencyKey.`
-          )
-        )
-      }
+      if (within.includes(drive)) return Effect.fail(misplaced())
       return Effect.onError(body(nextSeq++), (cause) => Effect.sync(() => cutShort(cause)))
     })
 
@@ -143,7 +143,8 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   }
 
   const finish: Driving["finish"] = (outcome) =>
-    Effect.suspend(() => {
+    Effect.flatMap(Within, (within): Effect.Effect<void, StepError> => {
+      if (within.includes(drive)) return Effect.fail(misplaced())
       if (halted !== null) return Effect.fail(halted)
       if (isOver) return Effect.void
       return attempting(() => {

@@ -157,14 +157,16 @@ describe("steps that are cut short", () => {
           Effect.gen(function* () {
             const errors = [
               yield* Effect.flip(run.tool("t", {}, run.now)),
-              yield* Effect.flip(run.model(run.tool("t", {}, Effect.succeed(1))))
+              yield* Effect.flip(run.model(run.tool("t", {}, Effect.succeed(1)))),
+              yield* Effect.flip(run.tool("submit_answer", {}, run.finish("succeeded")))
             ]
-            assert.match(errors[0]?.message ?? "", /inside of another one's effect/)
+            assert.match(errors[0]?.message ?? "", /inside of another step's effect/)
             yield* run.iteration(0)
             return errors.map(({ details }) => details["error_type"])
           })
         yield* interrupt(journal, "r", loop)
-        assert.deepStrictEqual(yield* journal.drive("r", loop), ["InvalidJournal", "InvalidJournal"])
+        const refused = ["InvalidJournal", "InvalidJournal", "InvalidJournal"]
+        assert.deepStrictEqual(yield* journal.drive("r", loop), refused)
       })
     )
   )
