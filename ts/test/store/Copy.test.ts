@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 import { assert, describe, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -50,3 +50,25 @@ describe("a copy that was cut off after its journal had appeared", () => {
     )
   }
 })
+
+it.effect("what a writer left at the source whose journal never appeared is not copied", () =>
+  Effect.gen(function* () {
+    const [source, target] = [yield* folder, yield* folder]
+    const store = yield* JournalStore
+    const [first, second, third] = ["a", "b", "c"].map((mark) => plainTurn("turn-1", "in_progress", [], { mark }))
+    const { snapshot, history } = filesOf(placeOf(source, "turn-1"))
+    yield* writeAll(source, [first ?? {}, second ?? {}])
+    const stands = readFileSync(snapshot)
+    yield* writeAll(source, [third ?? {}])
+    writeFileSync(snapshot, stands)
+    writeFileSync(history, readFileSync(history, "utf8").replace(/\n$/, "\r"))
+
+    const { turns } = yield* store.copy({ runtimeRoot: source, targetRoot: target })
+    assert.deepStrictEqual(
+      turns.map(({ outcome, transitions }) => [outcome, transitions]),
+      [["copied", 2]]
+    )
+    assert.deepStrictEqual(readFileSync(filesOf(placeOf(target, "turn-1")).snapshot), stands)
+    assert.isTrue((yield* store.verify({ runtimeRoot: target })).ok)
+  }).pipe(Effect.provide(storeOn(nodeDisk)))
+)

@@ -201,6 +201,18 @@ export const copySuite = (
       })
   )
 
+  it.effect("leaves a journal of another program where the source has a history that does not begin with it", () =>
+    Effect.gen(function* () {
+      const { source, target } = yield* both
+      yield* writeAll(source, [step(1), step(2)])
+      const place = placeOf(target, "turn-1")
+      yield* plant(place, JSON.stringify(step(1)), Date.UTC(2026, 0, 1))
+      const before = yield* contentOf(place)
+      assert.deepStrictEqual(outcomes(yield* copied(source, target)), ["turn-1 conflict 2"])
+      assert.deepStrictEqual(yield* contentOf(place), before)
+    })
+  )
+
   it.effect("prunes a copy of what was pruned since", () =>
     Effect.gen(function* () {
       const { source, target } = yield* both

@@ -5,10 +5,11 @@ import { assert, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { JsonObject } from "../../src/contract/Json.ts"
+import { Driver } from "../../src/store/Driver.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
-import { kindOf, pathOf, placeOf, plainTurn, quickFolder } from "./Turns.ts"
+import { kindOf, pathOf, placeOf, plainTurn, quickFolder, writeElsewhere } from "./Turns.ts"
 
 const JOURNALS: ReadonlyArray<JsonObject> = [
   plainTurn("turn-1", "in_progress", []),
@@ -139,6 +140,31 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
         ({ files, lines }) => writeFileSync(files.history, [...lines.map((line) => `${line}\r`), "half a li"].join("")),
         { repair: "cut_unfinished", kept: 3, cut: () => "half a li", standing: last }
       )
+    )
+
+    it.effect("carries out no plan for a turn that was written to between a look at it and its lock", () =>
+      Effect.gen(function* () {
+        const { path, files } = yield* written
+        writeFileSync(files.history, "half a li", { flag: "a" })
+        const overtaken = Layer.effect(
+          Driver,
+          Effect.map(Driver, (driver) =>
+            Driver.of({
+              ...driver,
+              transact: (place, decide, lease) => {
+                assert.strictEqual(writeElsewhere(path, LAST), "ok")
+                return driver.transact(place, decide, lease)
+              }
+            })
+          )
+        ).pipe(Layer.provide(FileDriver.layer()))
+        yield* Effect.gen(function* () {
+          const store = yield* JournalStore
+          const { plan } = yield* store.repair({ path })
+          assert.strictEqual(yield* kindOf(store.repair({ path, plan })), "journal_previous_conflict")
+        }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(overtaken))))
+        assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), LAST)
+      })
     )
 
     it.effect("says when nothing is left to repair with", () =>
