@@ -7,6 +7,9 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Tests of the product start their own Node; nothing of the caller's may leak in.
 unexport NODE_OPTIONS NODE_PATH TURN_JOURNAL_NODE
 
+# Half of a test's time is waiting, for deadlines and for processes to end. The files with few and long tests come first.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+
 CORE := python/turn_journal_runtime/_core/core.mjs
 CORE_SOURCES := $(shell find ts/src -name '*.ts' 2>/dev/null) ts/build.mjs package.json package-lock.json $(wildcard schemas/*.json)
 
@@ -69,7 +72,7 @@ test-ts: setup ## vitest: the core alone
 
 .PHONY: test-py
 test-py: setup ## pytest: façade, contract, processes, chaos (a small share), package
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak"
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "not soak"
 
 .PHONY: fuzz
 fuzz: setup ## a million random lines against the protocol
