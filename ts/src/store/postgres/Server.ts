@@ -45,14 +45,10 @@ export const connect = (root: string, options: DatabaseOptions): Effect.Effect<S
     const config = yield* Effect.fromResult(Address.poolConfig(url, options))
     const name = Address.nameOf(url)
     const pool = yield* Effect.mapError(PgPool.make(config), ({ reason }) => unavailable(name, reason._tag))
-    return make(name, pool, options)
+    return make(name, pool, options.timeout * 1000)
   })
 
-/** After all that is due now, which has priority 0. */
-const LATER = 1
-
-const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, timeout }: DatabaseOptions): Server => {
-  const patience = timeout * 1000
+const make = (name: string, pool: PgPool.PgPool, patience: number): Server => {
   const inTime = <A, E>(work: Effect.Effect<A, E>) => within(work, patience)
 
   /** Gives it another try as long as nothing can have been done, or where doing it twice is as good as once. */
@@ -86,22 +82,6 @@ const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, 
   const query = (sql: string, parameters: Parameters) =>
     inTime(pool.use((connection) => Effect.map(connection.query(sql, parameters), ({ rows }) => rows)))
 
-  /** Writes that have no answer yet. */
-  let told = 0
-
-  /**
-   * Where others wait for a connection, theirs are sent before anything is done with this one's answer: the server works
-   * meanwhile. Many answers come at once, of writes that were committed together.
-   */
-  const afterOthers = <A, E>(write: Effect.Effect<A, E>) =>
-    Effect.suspend(() => {
-      told++
-      return Effect.ensuring(
-        write,
-        Effect.suspend(() => (told-- > connections ? Effect.yieldNowWith(LATER) : Effect.void))
-      )
-    })
-
   return {
     name,
     patience,
@@ -113,7 +93,7 @@ const make = (name: string, pool: PgPool.PgPool, { maxConnections: connections, 
       Effect.catchTag(patiently(query(sql, parameters), true), "Unsure", ({ code }) =>
         Effect.fail(outcomeUnknown(name, code))
       ),
-    tell: (sql, parameters) => patiently(afterOthers(query(sql, parameters)), false),
+    tell: (sql, parameters) => patiently(query(sql, parameters), false),
     transact: (isolation, body) =>
       patiently(
         Effect.scoped(
