@@ -35,6 +35,20 @@ describe("reading", () => {
     assert.deepInclude(Result.isFailure(refused) ? refused.failure : {}, { reason: "duplicate_key", path: "$.k5000" })
   })
 
+  it.each([
+    "secret",
+    '"secret" "secret"',
+    '{"secret":secret}',
+    "{secret}",
+    '{"a":"secret',
+    '["secret",]',
+    '{"a":"secret\n"}'
+  ])("says that %j is no JSON, and repeats none of it", (text) => {
+    const refused = parse(text)
+    assert.deepInclude(Result.isFailure(refused) ? refused.failure : {}, { reason: "syntax", path: "$" })
+    assert.notInclude(JSON.stringify(refused), "secret")
+  })
+
   it("keeps __proto__ and constructor as data", () => {
     const value = read('{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}')
     assert.deepStrictEqual(Object.keys(value as object), ["__proto__", "constructor"])
