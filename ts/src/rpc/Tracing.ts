@@ -8,7 +8,7 @@ import * as Tracer from "effect/Tracer"
 
 export interface RecordedSpan {
   readonly name: string
-  /** The index of the span that this one is part of; null: the call's own. */
+  /** The index of the span that this one is part of; null: of none that is told. */
   readonly parent: number | null
   /** Nanoseconds since the epoch, as text: they are beyond what JSON's numbers carry exactly. */
   readonly start: string
@@ -34,23 +34,21 @@ export const record = <A, E, R>(name: string, effect: Effect.Effect<A, E, R>): R
   })
   return {
     effect: effect.pipe(Effect.withSpan(name), Effect.withTracer(tracer)),
-    spans: () =>
-      begun.flatMap((span) => {
-        const { status } = span
-        if (status._tag !== "Ended") return []
+    spans: () => {
+      const ended = begun.flatMap((span) => (span.status._tag === "Ended" ? [{ span, status: span.status }] : []))
+      return ended.map(({ span, status }) => {
         const parent = Option.match(span.parent, {
           onNone: () => -1,
-          onSome: ({ spanId }) => begun.findIndex((other) => other.spanId === spanId)
+          onSome: ({ spanId }) => ended.findIndex((other) => other.span.spanId === spanId)
         })
-        return [
-          {
-            name: span.name,
-            parent: parent < 0 ? null : parent,
-            start: String(status.startTime),
-            end: String(status.endTime),
-            ok: status.exit._tag === "Success"
-          }
-        ]
+        return {
+          name: span.name,
+          parent: parent < 0 ? null : parent,
+          start: String(status.startTime),
+          end: String(status.endTime),
+          ok: status.exit._tag === "Success"
+        }
       })
+    }
   }
 }

@@ -15,6 +15,14 @@ const methods = [
   Method.make("nested", { params: Empty, result: Schema.Number }, () =>
     Effect.sleep("2 seconds").pipe(Effect.withSpan("inner"), Effect.as(7))
   ),
+  Method.make("outlived", { params: Empty, result: Schema.Number }, () =>
+    Effect.never.pipe(
+      Effect.withSpan("late"),
+      Effect.forkDetach({ startImmediately: true }),
+      Effect.andThen(Effect.void.pipe(Effect.withSpan("inmost"), Effect.withSpan("inner"))),
+      Effect.as(7)
+    )
+  ),
   Method.make("fails", { params: Empty, result: Schema.Null }, () =>
     Effect.fail(new InvalidJournal({ kind: "invalid_request", message: "No.", details: {} }))
   )
@@ -40,6 +48,20 @@ it.effect("a traced call answers with its spans, the call's own first", () =>
       { name: "nested", parent: null, start: "0", end: "2000000000", ok: true },
       { name: "inner", parent: 0, start: "0", end: "2000000000", ok: true }
     ])
+  })
+)
+
+it.effect("a traced call leaves out the spans that have not ended, and names the parents among those it tells", () =>
+  Effect.gen(function* () {
+    const answer = yield* ask({ method: "outlived", params: {}, trace: true })
+    assert.deepStrictEqual(
+      answer.spans.map(({ name, parent }: { name: string; parent: number | null }) => ({ name, parent })),
+      [
+        { name: "outlived", parent: null },
+        { name: "inner", parent: 0 },
+        { name: "inmost", parent: 1 }
+      ]
+    )
   })
 )
 
