@@ -1,7 +1,8 @@
 /**
  * The commands of the core: `serve`, and one call at a time of `inspect`, `write`, `read` and `migrate`.
  *
- * A result is JSON on standard output; an error is the protocol's error object on standard error.
+ * A result is JSON on standard output; an error is the protocol's error object on standard error. `--help` and
+ * `--version` are text.
  */
 import { readFileSync } from "node:fs"
 import { resolve } from "node:path"
@@ -12,6 +13,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Result from "effect/Result"
+import { version } from "./Build.ts"
 import { type CoreError, ERRORS } from "./contract/Errors.ts"
 import * as Json from "./contract/Json.ts"
 import * as NodeRuntime from "./NodeRuntime.ts"
@@ -31,10 +33,14 @@ const EXIT = { done: 0, refused: 1, usage: 2, notFound: 3, damaged: 4 } as const
 /** What was typed cannot be run. */
 class Usage extends Data.TaggedError("Usage")<{ readonly message: string }> {}
 
+/** What was done could not be said; null when nobody reads any more. */
+class Unsaid extends Data.TaggedError("Unsaid")<{ readonly reason: string | null }> {}
+
 type Values = Readonly<Record<string, string | boolean | undefined>>
 
 interface Command {
   readonly about: string
+  readonly usage: string
   readonly options: NonNullable<ParseArgsConfig["options"]>
   readonly required: ReadonlyArray<string>
   readonly method: Method<Core | Databases | JournalStore | Limits>
@@ -46,7 +52,8 @@ const flag = { type: "boolean" } as const
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   inspect: {
-    about: "--root DIR|URL --goal G --agent A --turn-key K [--retry-failed]",
+    about: "may the turn go on, and why",
+    usage: "--root DIR|URL --goal G --agent A --turn-key K [--retry-failed]",
     options: { root: text, goal: text, agent: text, "turn-key": text, "retry-failed": flag },
     required: ["root", "goal", "agent", "turn-key"],
     method: inspectStored,
@@ -59,7 +66,8 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     })
   },
   write: {
-    about: "--path P --journal FILE|- [--expected-effect-id ID] [--expected-previous OPERATION_ID|none]",
+    about: "store a turn's journal: each write is one transition",
+    usage: "--path P --journal FILE|- [--expected-effect-id ID] [--expected-previous OPERATION_ID|none]",
     options: { path: text, journal: text, "expected-effect-id": text, "expected-previous": text },
     required: ["path", "journal"],
     method: write,
@@ -72,17 +80,19 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     })
   },
   read: {
-    about: "--path P [--at N]",
+    about: "the journal as it is, or as it was after transition N",
+    usage: "--path P [--at N]",
     options: { path: text, at: text },
     required: ["path"],
     method: read,
     params: (values) => ({
       path: pathIn(values, "path"),
-      ...(values["at"] === undefined ? {} : { at: Number(values["at"]) })
+      ...(values["at"] === undefined ? {} : { at: numberIn(values, "at") })
     })
   },
   migrate: {
-    about: "--root URL",
+    about: "make or update a database's tables",
+    usage: "--root URL",
     options: { root: text },
     required: ["root"],
     method: migrate,
@@ -91,6 +101,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 }
 
 const textIn = (values: Values, name: string): string => String(values[name] ?? "")
+/** What is no number is left to the params' schema. */
+const numberIn = (values: Values, name: string): number | string => {
+  const given = textIn(values, name)
+  return /^\d+$/.test(given) ? Number(given) : given
+}
 const pathIn = (values: Values, name: string): string => {
   const given = textIn(values, name)
   return isDatabase(given) ? given : resolve(given)
@@ -98,24 +113,34 @@ const pathIn = (values: Values, name: string): string => {
 const previousIn = (values: Values): string | null =>
   values["expected-previous"] === "none" ? null : textIn(values, "expected-previous")
 
+const SERVE = { usage: "", about: "the protocol on the standard streams, until the input ends" }
+
 const usage = (): ReadonlyArray<string> =>
-  ["serve", ...Object.entries(COMMANDS).map(([name, { about }]) => `${name} ${about}`)].map(
-    (line) => `turn-journal-core ${line}`
-  )
+  Object.entries({ serve: SERVE, ...COMMANDS }).map(([name, { usage }]) => `turn-journal-core ${name} ${usage}`.trim())
+
+const help = (): string =>
+  Object.entries({ serve: SERVE, ...COMMANDS })
+    .map(([name, { usage, about }]) => `turn-journal-core ${name} ${usage}`.trim().concat(`\n    ${about}`))
+    .concat(
+      "turn-journal-core --help | --version",
+      "A relative path is of the working folder. Exit codes: 0 done, 1 refused, 2 the command line or a setting is wrong,",
+      "3 no such turn, 4 what is stored is damaged."
+    )
+    .join("\n")
 
 /** Runs a command to its exit code. */
-export const run = (argv: ReadonlyArray<string>): Effect.Effect<number> => {
+export const run = (argv: ReadonlyArray<string>): Effect.Effect<number> => answer(argv).pipe(Effect.catchCause(report))
+
+const answer = (argv: ReadonlyArray<string>) => {
   const [name, ...rest] = argv
-  if (name === "serve" && rest.length === 0) {
-    return Effect.as(NodeRuntime.serve, EXIT.done).pipe(Effect.catchCause(report))
-  }
+  if (argv.some((word) => word === "--help" || word === "-h")) return say(help())
+  if (name === "--version" && rest.length === 0) return say(version())
+  if (name === "serve" && rest.length === 0) return Effect.as(NodeRuntime.serve, EXIT.done)
   const command = name !== undefined && Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
-  if (command === undefined) return report(Cause.fail(new Usage({ message: "There is no such command." })))
+  if (command === undefined) return Effect.fail(new Usage({ message: "There is no such command." }))
   return call(command, rest).pipe(
-    Effect.flatMap((result) => print(process.stdout, result)),
-    Effect.as(EXIT.done),
-    Effect.provide(NodeRuntime.layer),
-    Effect.catchCause(report)
+    Effect.flatMap((result) => say(JSON.stringify(result, null, 2))),
+    Effect.provide(NodeRuntime.layer)
   )
 }
 
@@ -157,29 +182,53 @@ const journalFrom = (source: string): Effect.Effect<string, Usage> =>
 /** Says on standard error what went wrong. */
 const report = (cause: Cause.Cause<unknown>): Effect.Effect<number> => {
   const failure = cause.reasons.find(Cause.isFailReason)?.error
+  if (failure instanceof Unsaid && failure.reason === null) return Effect.succeed(EXIT.refused)
   const [code, error] = described(failure, cause)
-  return Effect.as(print(process.stderr, error), code)
+  return Effect.as(Effect.ignore(print(process.stderr, JSON.stringify(error, null, 2))), code)
 }
 
 const described = (failure: unknown, cause: Cause.Cause<unknown>): readonly [number, ErrorObject] => {
-  if (failure instanceof Usage || failure instanceof Config.ConfigError) {
+  if (failure instanceof Usage) {
     return [EXIT.usage, protocolError("invalid_params", { usage: usage() }, failure.message)]
   }
-  if (isRefusal(failure)) return [CODES[failure._tag] ?? EXIT.refused, errorObject(failure)]
+  if (failure instanceof Config.ConfigError) {
+    return [EXIT.usage, protocolError("invalid_params", {}, `A setting does not fit: ${failure.cause.message}`)]
+  }
+  if (failure instanceof Unsaid) {
+    const message = `It was done, and what it answered could not be written: ${failure.reason}`
+    return [EXIT.refused, protocolError("internal_error", {}, message)]
+  }
+  if (isRefusal(failure)) return [codeOf(failure), errorObject(failure)]
   return [EXIT.refused, protocolError("internal_error", { cause: Cause.pretty(cause) })]
 }
 
-const CODES: Readonly<Record<string, number>> = {
-  InvalidParams: EXIT.usage,
-  JournalNotFound: EXIT.notFound,
-  JournalCorrupt: EXIT.damaged
+const codeOf = (failure: CoreError | InvalidParams): number => {
+  switch (failure._tag) {
+    case "InvalidParams":
+      return EXIT.usage
+    case "InvalidJournal":
+      return failure.kind === "invalid_request" ? EXIT.usage : EXIT.refused
+    case "JournalNotFound":
+      return EXIT.notFound
+    case "JournalCorrupt":
+      return EXIT.damaged
+    default:
+      return EXIT.refused
+  }
 }
 
 const isRefusal = (failure: unknown): failure is CoreError | InvalidParams =>
   failure instanceof InvalidParams || ERRORS.some(({ tag }) => Predicate.isTagged(failure, tag))
 
-/** Prints a document, and goes on when it has left the process. */
-const print = (stream: NodeJS.WriteStream, document: unknown): Effect.Effect<void> =>
+const say = (text: string): Effect.Effect<number, Unsaid> => Effect.as(print(process.stdout, text), EXIT.done)
+
+/** Prints a text, and goes on when it has left the process. */
+const print = (stream: NodeJS.WriteStream, text: string): Effect.Effect<void, Unsaid> =>
   Effect.callback((resume) => {
-    stream.write(`${JSON.stringify(document, null, 2)}\n`, () => resume(Effect.void))
+    const done = (error?: NodeJS.ErrnoException | null): void => {
+      if (error == null) resume(Effect.void)
+      else resume(Effect.fail(new Unsaid({ reason: error.code === "EPIPE" ? null : error.message })))
+    }
+    stream.once("error", done)
+    stream.write(`${text}\n`, done)
   })

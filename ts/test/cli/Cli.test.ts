@@ -1,6 +1,6 @@
 /** The commands of the built bundle: what they print, where, and how they end. */
 import { spawnSync } from "node:child_process"
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
+import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, assert, beforeAll, it } from "@effect/vitest"
@@ -79,6 +79,8 @@ it("prints a large journal whole into a pipe", () => {
   assert.equal(done(run(["read", "--path", path])).journal.note.length, 3_000_000)
 })
 
+const INSPECT = ["inspect", "--root", "r", "--agent", "a", "--turn-key", "t"]
+
 it.each([
   ["nothing typed", [], "invalid_params"],
   ["an unknown command", ["replay"], "invalid_params"],
@@ -87,9 +89,39 @@ it.each([
   ["an option too many", ["serve", "--port", "1"], "invalid_params"],
   ["a missing option", ["inspect", "--root", "r", "--goal", "g", "--agent", "a"], "invalid_params"],
   ["a number that is none", ["read", "--path", "x", "--at", "last"], "invalid_params"],
+  ["no number", ["read", "--path", "x", "--at", ""], "invalid_params"],
+  ["a name that no goal has", [...INSPECT, "--goal", "a/b"], "invalid_request"],
+  ["a folder that is to be migrated", ["migrate", "--root", "r"], "invalid_request"],
   ["a journal file that is not there", ["write", "--path", "x", "--journal", "no-such.json"], "invalid_params"]
 ] as const)("says of %s that it cannot be run, with 2", (_, args, kind) => {
   assert.deepInclude(refused(run(args)), { code: 2, kind })
+})
+
+it.each([[["--help"]], [["-h"]], [["serve", "--help"]], [["inspect", "--root", "r", "--help"]]])(
+  "says with %j what there is, as text",
+  (args) => {
+    const { code, stdout, stderr } = run(args)
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" })
+    for (const name of ["serve", "inspect", "write", "read", "migrate"]) {
+      assert.include(stdout, `\nturn-journal-core ${name}`.slice(name === "serve" ? 1 : 0))
+    }
+  }
+)
+
+it("says which version it is", () => {
+  const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"))
+  assert.deepEqual(run(["--version"]), { code: 0, stdout: `${version}\n`, stderr: "" })
+})
+
+it.skipIf(!existsSync("/dev/full"))("says that an answer could not be written, with 1", () => {
+  const path = join("full", "goals", "g", "turns", "k.json")
+  done(run(["write", "--path", path, "--journal", "-"], { input: JSON.stringify(journal) }))
+  const full = openSync("/dev/full", "w")
+  const args = ["--no-warnings", BUNDLE, "read", "--path", path]
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, stdio: ["ignore", full, "pipe"] })
+  closeSync(full)
+  assert.equal(status, 1)
+  assert.include(JSON.parse(stderr.toString()).message, "ENOSPC")
 })
 
 it("says that a setting does not fit, with 2", () => {
