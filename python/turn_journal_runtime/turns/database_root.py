@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import os
 import platform
-import threading
 import uuid
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -77,25 +76,29 @@ class DatabaseRoot:
         return contextlib.nullcontext(_run_journal(self.address))
 
 
-_lock: Final = threading.Lock()
 _run_journals: Final[dict[str, RunJournal]] = {}
 
 
 def _run_journal(url: str) -> RunJournal:
     from ..run_journal import RunJournal
 
-    with _lock:
-        if url not in _run_journals:
-            _run_journals[url] = RunJournal(url)
-        return _run_journals[url]
+    found = _run_journals.get(url)
+    if found is None:
+        opened = RunJournal(url)
+        # Of two threads that get here at once one wins. No lock, which a fork could leave held for ever.
+        found = _run_journals.setdefault(url, opened)
+        if found is not opened:
+            opened.close()
+    return found
 
 
 @atexit.register
 def close_run_journals() -> None:
     """Closes those of this process; the next turn opens its own again."""
-    with _lock:
-        while _run_journals:
-            _run_journals.popitem()[1].close()
+    for url in list(_run_journals):
+        journal = _run_journals.pop(url, None)
+        if journal is not None:
+            journal.close()
 
 
 def _holder() -> dict[str, Any]:

@@ -7,10 +7,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import psycopg
 from tests.python.turns.world import AGENT, GOAL, RESULT, TODO
 
 from turn_journal_runtime.hosts import CallableHost
-from turn_journal_runtime.turns import aio, database_root
+from turn_journal_runtime.turns import aio
 
 if TYPE_CHECKING:
     from turn_journal_runtime import AsyncTurnContext
@@ -35,12 +36,15 @@ def test_the_loop_goes_on_while_a_run_journal_is_opened(database: str) -> None:
 
     async def drive() -> str:
         watching = asyncio.create_task(watch())
-        # As long as another thread opens one, nobody else does.
-        database_root._lock.acquire()
-        threading.Timer(OPENING_SECONDS, database_root._lock.release).start()
         result = await aio.run_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO, host=CallableHost(work))
         watching.cancel()
         return result.status
 
-    assert asyncio.run(drive()) == "committed"
+    with psycopg.connect(database) as other:
+        # Who opens a run journal tidies up in this table first.
+        other.execute("LOCK TABLE turn_journal_run_commits IN ACCESS EXCLUSIVE MODE")
+        threading.Timer(OPENING_SECONDS, other.rollback).start()
+        begun = time.monotonic()
+        assert asyncio.run(drive()) == "committed"
+        assert time.monotonic() - begun > OPENING_SECONDS / 2, "it waited for the table"
     assert longest < OPENING_SECONDS / 2
