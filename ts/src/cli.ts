@@ -150,14 +150,14 @@ const call = Effect.fnUntraced(function* (command: Command, argv: ReadonlyArray<
     catch: (error) => new Usage({ message: (error as Error).message })
   })
   const missing = command.required.filter((name) => values[name] === undefined)
-  if (missing.length > 0) return yield* Effect.fail(new Usage({ message: `--${missing[0]} is missing.` }))
+  if (missing.length > 0) return yield* new Usage({ message: `--${missing[0]} is missing.` })
   const limits = yield* Limits
   const params = command.params(values)
   const journal = values["journal"]
   if (typeof journal !== "string") return yield* command.method.invoke(asCall(command.method.name, params), 0, limits)
   const given = yield* journalFrom(journal)
   const parsed = Json.parse(given, limits.depth)
-  if (Result.isFailure(parsed)) return yield* Effect.fail(notStrict(parsed.failure))
+  if (Result.isFailure(parsed)) return yield* notStrict(parsed.failure)
   const line = asCall(command.method.name, { ...params, journal: parsed.success })
   return yield* command.method.invoke(line, Buffer.byteLength(given), limits)
 })

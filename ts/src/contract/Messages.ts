@@ -16,7 +16,7 @@ export const JournalDocument = Schema.declare((_): _ is JsonValue => true, {
 })
 
 /** No parameters at all. (An empty Struct is TypeScript's `{}`: everything but null.) */
-export const NoParams = Schema.Record(Schema.String, Schema.Never)
+export const NoParams = Schema.Record(Schema.String, Schema.Never.annotate({ message: "Expected no excess property" }))
 
 const Question = {
   goal_id: Schema.String,

@@ -1,5 +1,4 @@
 /** The protocol's methods that only a database answers: runtime.md section 2, session-recovery.md sections 4 and 5. */
-import * as Effect from "effect/Effect"
 import {
   AcquireLeaseParams,
   HeldLease,
@@ -20,39 +19,39 @@ import { Databases } from "../store/Databases.ts"
 import { make } from "./Method.ts"
 
 export const acquireLease = make("turn_lease.acquire", { params: AcquireLeaseParams, result: HeldLease }, (params) =>
-  Effect.flatMap(Databases, (databases) => databases.acquire(params))
+  Databases.use((databases) => databases.acquire(params))
 )
 
 export const renewLease = make("turn_lease.renew", { params: RenewLeaseParams, result: HeldLease }, (params) =>
-  Effect.flatMap(Databases, (databases) => databases.renew(params))
+  Databases.use((databases) => databases.renew(params))
 )
 
 export const releaseLease = make(
   "turn_lease.release",
   { params: ReleaseLeaseParams, result: ReleaseLeaseResult },
-  (params) => Effect.flatMap(Databases, (databases) => databases.release(params))
+  (params) => Databases.use((databases) => databases.release(params))
 )
 
 export const leaseHolder = make("turn_lease.holder", { params: LeaseHolderParams, result: LeaseHolder }, ({ path }) =>
-  Effect.flatMap(Databases, (databases) => databases.holder(path))
+  Databases.use((databases) => databases.holder(path))
 )
 
 export const readSession = make("turn_session.read", { params: SessionLine, result: SessionBinding }, (params) =>
-  Effect.flatMap(Databases, (databases) => databases.readSession(params))
+  Databases.use((databases) => databases.readSession(params))
 )
 
 export const writeSession = make(
   "turn_session.write",
   { params: WriteSessionParams, result: SessionBinding },
-  (params) => Effect.flatMap(Databases, (databases) => databases.writeSession(params))
+  (params) => Databases.use((databases) => databases.writeSession(params))
 )
 
 export const listSessions = make(
   "turn_session.list",
   { params: ListSessionsParams, result: ListSessionsResult },
-  (params) => Effect.flatMap(Databases, (databases) => databases.listSessions(params))
+  (params) => Databases.use((databases) => databases.listSessions(params))
 )
 
 export const migrate = make("store.migrate", { params: MigrateParams, result: MigrateResult }, (params) =>
-  Effect.flatMap(Databases, (databases) => databases.migrate(params.runtime_root))
+  Databases.use((databases) => databases.migrate(params.runtime_root))
 )

@@ -34,7 +34,7 @@ export const info = make("runtime.info", { params: NoParams, result: Info }, () 
 )
 
 export const shutdown = make("runtime.shutdown", { params: NoParams, result: ShutdownResult }, () =>
-  Effect.flatMap(Core, ({ stop }) => Effect.as(stop, { ok: true as const }))
+  Core.use(({ stop }) => Effect.as(stop, { ok: true as const }))
 )
 
 export const inspectGiven = make(
@@ -54,7 +54,7 @@ export const inspectStored = make(
   "turn_journal.inspect_stored",
   { params: InspectStoredParams, result: Inspection },
   (params) =>
-    Effect.flatMap(JournalStore, (store) =>
+    JournalStore.use((store) =>
       store.inspectStored({
         runtimeRoot: params.runtime_root,
         goalId: params.goal_id,
@@ -70,7 +70,7 @@ export const write = make(
   "turn_journal.write",
   { params: WriteParams, result: WriteResult, journal: "stored" },
   (params) =>
-    Effect.flatMap(JournalStore, (store) =>
+    JournalStore.use((store) =>
       store.write({
         path: params.path,
         journal: params.journal,
@@ -83,7 +83,7 @@ export const write = make(
 )
 
 export const read = make("turn_journal.read", { params: ReadParams, result: ReadResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) => store.read(params))
+  JournalStore.use((store) => store.read(params))
 )
 
 export const assess = make(

@@ -1,5 +1,4 @@
 /** The protocol's methods on a store of turns: runtime.md sections 2 and 6. */
-import * as Effect from "effect/Effect"
 import {
   CopyParams,
   CopyResult,
@@ -34,14 +33,14 @@ const rangeOf = (params: RangeParams): Range => ({
 })
 
 export const history = make("turn_journal.history", { params: HistoryParams, result: HistoryResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) => store.history(params))
+  JournalStore.use((store) => store.history(params))
 )
 
 export const findSettlement = make(
   "turn_journal.find_settlement",
   { params: FindSettlementParams, result: FindSettlementResult },
   (params) =>
-    Effect.flatMap(JournalStore, (store) =>
+    JournalStore.use((store) =>
       store.findSettlement({
         runtimeRoot: params.runtime_root,
         goalId: params.goal_id,
@@ -53,38 +52,35 @@ export const findSettlement = make(
 )
 
 export const list = make("turn_journal.list", { params: ListParams, result: ListResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) => store.list({ ...rangeOf(params), status: params.status }))
+  JournalStore.use((store) => store.list({ ...rangeOf(params), status: params.status }))
 )
 
 export const recoverable = make(
   "turn_journal.recoverable",
   { params: RecoverableParams, result: RecoverableResult },
-  (params) =>
-    Effect.flatMap(JournalStore, (store) => store.recoverable({ ...rangeOf(params), retryFailed: params.retry_failed }))
+  (params) => JournalStore.use((store) => store.recoverable({ ...rangeOf(params), retryFailed: params.retry_failed }))
 )
 
 export const verify = make("turn_journal.verify", { params: VerifyParams, result: VerifyResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) =>
-    store.verify({ ...rangeOf(params), turnKey: params.turn_key, heads: params.heads })
-  )
+  JournalStore.use((store) => store.verify({ ...rangeOf(params), turnKey: params.turn_key, heads: params.heads }))
 )
 
 export const heads = make("turn_journal.heads", { params: HeadsParams, result: HeadsResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) => store.heads(rangeOf(params)))
+  JournalStore.use((store) => store.heads(rangeOf(params)))
 )
 
 export const prune = make("turn_journal.prune", { params: PruneParams, result: PruneResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) =>
+  JournalStore.use((store) =>
     store.prune({ ...rangeOf(params), olderThan: params.older_than, keep: params.keep, dryRun: params.dry_run })
   )
 )
 
 export const copy = make("store.copy", { params: CopyParams, result: CopyResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) =>
+  JournalStore.use((store) =>
     store.copy({ ...rangeOf(params), targetRoot: params.target_root, verifyOnly: params.verify_only })
   )
 )
 
 export const repair = make("turn_journal.repair", { params: RepairParams, result: RepairResult }, (params) =>
-  Effect.flatMap(JournalStore, (store) => store.repair(params))
+  JournalStore.use((store) => store.repair(params))
 )
