@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -424,6 +425,22 @@ def test_an_answer_for_a_loop_that_is_closed_harms_nobody(tmp_path: Path) -> Non
         assert echo(client, 2) == 2
         del task
         gc.collect()
+
+
+def test_loops_that_are_over_are_not_kept(tmp_path: Path) -> None:
+    """Each `asyncio.run` makes one."""
+    client = AsyncRuntimeClient(core=fake_core(tmp_path, ECHO))
+    with client.for_threads:
+        loops = []
+
+        async def ask(number: int) -> int:
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            return await echo_async(client, number)
+
+        for number in range(10):
+            assert asyncio.run(ask(number)) == number
+        gc.collect()
+        assert sum(loop() is not None for loop in loops) <= 1
 
 
 def test_both_clients_have_the_same_methods() -> None:

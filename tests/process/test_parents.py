@@ -148,6 +148,81 @@ def test_control_c_in_the_terminal_interrupts_the_call_and_not_the_core(tmp_path
     assert finish(process).split() == ["asks", "interrupted", "2"]
 
 
+# -- signal handlers
+
+HANDLED = """
+import random, signal, sys
+from turn_journal_runtime.bridge import RuntimeClient
+
+core, rounds, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+chance = random.Random(seed)
+client = RuntimeClient(core=core)
+ask = lambda n: client.call("runtime.info", {"n": n}, timeout=20)["pid"]
+wrong, handled = [], []
+
+def handle(*_):
+    number = -1 - len(handled)
+    if ask(number) != number:
+        wrong.append(number)
+    handled.append(number)
+
+ask(0)
+signal.signal(signal.SIGALRM, handle)
+for round in range(rounds):
+    if round % 10 == 0:
+        client.close()
+        client = RuntimeClient(core=core)
+    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00002, 0.003))
+    n = round * 1_000_000
+    while len(handled) == round:
+        n += 1
+        if ask(n) != n:
+            wrong.append(n)
+assert not wrong, wrong[:5]
+client.close()
+print("usable")
+"""
+
+
+def test_a_handler_that_interrupts_a_call_at_any_moment_may_call_itself(tmp_path: Path) -> None:
+    """The interrupted call reads for everybody, and goes on only after the handler."""
+    seed = int(os.environ.get("TURN_JOURNAL_SEED", random.randrange(2**32)))
+    print(f"TURN_JOURNAL_SEED={seed}")
+    process = python(HANDLED, fake_core(tmp_path, ECHO), str(1_000 if SOAK else 50), str(seed))
+    assert finish(process, 600 if SOAK else 60).strip() == "usable"
+
+
+#: Finishes what is in flight when it is to end, as the core does.
+FINISHES = ECHO.replace("} })", """}, "runtime.shutdown": (request) => answer(request, { ok: true }),
+  end: () => setTimeout(() => process.exit(0), 1000) })""")
+
+
+def test_a_handler_in_the_middle_of_a_call_may_close_its_client_and_waits_for_nothing(
+    tmp_path: Path, eventually: Eventually
+) -> None:
+    took: list[float] = []
+
+    def close(*_: object) -> None:
+        begun = time.monotonic()
+        client.close()
+        took.append(time.monotonic() - begun)
+
+    previous = signal.signal(signal.SIGUSR1, close)
+    try:
+        client = RuntimeClient(core=fake_core(tmp_path, FINISHES))
+        client.call("runtime.info", {"n": 1})
+        pid = client.pid
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        # Answered all the same.
+        assert client.call("runtime.info", {"n": 5, "wait": 600})["pid"] == 5
+        assert took[0] < 0.5
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+        client.close()
+    assert pid is not None
+    eventually(lambda: not is_alive(pid))
+
+
 # -- fork, spawn, threads, pickle
 
 

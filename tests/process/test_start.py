@@ -169,6 +169,73 @@ def test_the_default_clients_share_one_process_and_come_back_after_close() -> No
     assert default_client().pid not in (None, first)
 
 
+EXHAUSTED = """
+import gc, os, resource, sys, threading, time
+from turn_journal_runtime.bridge import RuntimeClient
+from turn_journal_runtime.errors import RuntimeUnavailableError
+
+with RuntimeClient() as client:
+    client.info()  # what is imported is imported
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+def limit(files):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+
+def open_now():
+    limit(most)
+    return set(os.listdir("/proc/self/fd"))
+
+def refused():
+    with RuntimeClient() as client:
+        try:
+            client.info()
+        except RuntimeUnavailableError as error:
+            assert error.kind == "runtime_unavailable", error.kind
+            assert "raise its limits" in error.message, error.message
+            return True
+    return False
+
+limit(64)
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+refusals = 0
+before = open_now()
+while True:
+    limit(64)
+    if not refused():
+        break
+    refusals += 1
+    gc.collect()
+    assert open_now() <= before, "descriptors leak"
+    os.close(held.pop())
+assert refusals > 3, refusals
+limit(most)
+
+start = threading.Thread.start
+for unlucky in ("turn-journal-pump", "turn-journal-stderr"):
+    def start_or_not(thread):
+        if thread.name == unlucky:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+    threading.Thread.start = start_or_not
+    before = open_now()
+    assert refused()
+    gc.collect()
+    assert open_now() <= before, unlucky
+print("told")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts descriptors by /proc")
+def test_a_caller_without_descriptors_or_threads_left_is_told_and_loses_no_more_of_them() -> None:
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("told", 0), done.stderr
+
+
 def test_a_setting_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURN_JOURNAL_CALL_TIMEOUT", "soon")
     with (

@@ -29,9 +29,11 @@ class Call(Protocol):
 class BlockingCall(SimpleQueue[Outcome]):
     """Waited for by a thread. A `SimpleQueue` hands over in one C call that no signal handler can cut in two."""
 
-    __slots__ = ("id",)
+    __slots__ = ("id", "thread")
 
     id: int
+    #: The thread that waits.
+    thread: int
 
     def outcome(self, deadline: float) -> Outcome | None:
         """Waits; None when the deadline passes first."""

@@ -58,7 +58,8 @@ class Child:
     """One running process and its three pipes.
 
     Raises:
-        OSError: The program cannot be started.
+        OSError: The program cannot be started; without a file name, when it is this process that lacks something.
+        RuntimeError: There is no room for another thread.
     """
 
     stdin: int
@@ -67,11 +68,16 @@ class Child:
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], folder: str) -> None:
         self._noise = bytearray()
+        self.stdin = self.stdout = self.stderr = -1
+        theirs: list[int] = []
         with _spawning:
-            theirs_in, self.stdin = os.pipe()
-            self.stdout, theirs_out = os.pipe()
-            self.stderr, theirs_err = os.pipe()
             try:
+                theirs_in, self.stdin = os.pipe()
+                theirs.append(theirs_in)
+                self.stdout, theirs_out = os.pipe()
+                theirs.append(theirs_out)
+                self.stderr, theirs_err = os.pipe()
+                theirs.append(theirs_err)
                 self._process = subprocess.Popen(
                     list(command),
                     stdin=theirs_in,
@@ -85,13 +91,20 @@ class Child:
                 self._close_pipes()
                 raise
             finally:
-                for descriptor in (theirs_in, theirs_out, theirs_err):
+                for descriptor in theirs:
                     os.close(descriptor)
             _children.add(self)
         self.pid: int = self._process.pid
         # For the life of the child, or it would block on what nobody reads.
         self._drain = threading.Thread(target=self._keep_tail, name="turn-journal-stderr", daemon=True)
-        self._drain.start()
+        try:
+            self._drain.start()
+        except RuntimeError:
+            self.kill()
+            self._process.wait()
+            self._close_pipes()
+            _children.discard(self)
+            raise
 
     def note(self, line: bytes) -> None:
         """Adds a line to what the child is remembered to have said."""

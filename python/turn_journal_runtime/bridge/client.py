@@ -105,7 +105,8 @@ class RuntimeClient(_Client):
     """Calls the core from threads.
 
     Safe to share between threads, and after a fork: the new process starts its own core. Can be pickled. Works in a
-    thread in which an event loop runs, too, and blocks it.
+    thread in which an event loop runs, too, and blocks it; and in a signal handler, where a call that interrupts
+    another one has a process of its own.
 
     Args:
         node: The Node to run: a path, or a name on PATH. None: what the settings give.
@@ -134,7 +135,11 @@ class RuntimeClient(_Client):
             ProtocolError: The answer does not fit its schema.
             TurnJournalError: Any other error of the core, in its own class.
         """
-        exchange = observed_call(method, self._link.supervisor().exchange(method, params, timeout))
+        supervisor = self._link.supervisor()
+        if supervisor.is_interrupted_here():
+            with _copy(RuntimeClient, self._link.options) as aside:
+                return aside.call(method, params, timeout=timeout)
+        exchange = observed_call(method, supervisor.exchange(method, params, timeout))
         try:
             connection, request, deadline = next(exchange)
             while True:

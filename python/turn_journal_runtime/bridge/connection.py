@@ -16,8 +16,8 @@ import itertools
 import os
 import time
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from .calls import AsyncCall, BlockingCall, Mailbox
 from .failures import closed
@@ -84,7 +84,7 @@ class Connection:
         self._outbox: list[bytes] = []
         #: The frame that is being written, and what each write took of it.
         self._progress = _NOTHING
-        self._mailboxes: WeakKeyDictionary[AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._mailboxes: dict[AbstractEventLoop, Mailbox] = {}
         #: The event loop that will flush at the end of its turn.
         self._flushing: AbstractEventLoop | None = None
 
@@ -92,6 +92,15 @@ class Connection:
     def is_owed(self) -> bool:
         """Whether somebody has to read."""
         return bool(self.pending) or self.closing or self.deaf
+
+    def is_held_here(self) -> bool:
+        """Whether this thread is in a signal handler or a finalizer that interrupted a call of its own: what that call
+        reads or writes goes on only when the handler has returned."""
+        for role in (self.reading, self.writing):
+            holder = role.get(0)
+            if type(holder) is BlockingCall and holder.thread == get_ident():
+                return True
+        return False
 
     # -- calls
 
@@ -107,6 +116,7 @@ class Connection:
                 self._leave(turn)
         call = BlockingCall()
         call.id = next(self._ids)
+        call.thread = get_ident()
         try:
             try:
                 self.pending[call.id] = call
@@ -134,9 +144,7 @@ class Connection:
 
     async def ask_async(self, request: bytes, deadline: float, loop: AbstractEventLoop) -> Outcome | None:
         """The same for a task of a running event loop."""
-        mailbox = self._mailboxes.get(loop)
-        if mailbox is None:
-            mailbox = self._mailboxes.setdefault(loop, Mailbox(loop))
+        mailbox = self._mailboxes.get(loop) or self._mailbox_of(loop)
         while len(self.pending) >= self._max_queued:
             turn = AsyncCall(mailbox)
             self._enqueue(turn)
@@ -155,17 +163,26 @@ class Connection:
             # At the end of the loop's turn, once for all calls that are made in it.
             if self._flushing is not loop:
                 self._flushing = loop
-                loop.call_soon(self._flush_for, loop)
+                loop.call_soon(self._flush_for_loop)
             return await call.outcome(deadline)
         finally:
             self._leave(call)
 
-    def _flush_for(self, loop: AbstractEventLoop) -> None:
+    def _mailbox_of(self, loop: AbstractEventLoop) -> Mailbox:
+        """A new loop's; those of loops that are over are dropped, of which each `asyncio.run` leaves one."""
+        for known in tuple(self._mailboxes):
+            if known.is_closed():
+                self._mailboxes.pop(known, None)
+        return self._mailboxes.setdefault(loop, Mailbox(loop))
+
+    def _flush_for_loop(self) -> None:
         self._flushing = None
+        writer = BlockingCall()
+        writer.thread = get_ident()
         try:
-            self.flush(loop)
+            self.flush(writer)
         except BaseException:
-            self.writing.give_back(loop)
+            self.writing.give_back(writer)
             self.pump.wake()
             raise
         if not self.reading:

@@ -105,6 +105,15 @@ def not_started(why: str, exit_: Exit, last_lines: Sequence[str]) -> Lost:
     )
 
 
+def exhausted(error: Exception) -> RuntimeUnavailableError:
+    """This process has no descriptor, no thread or no memory left to start another one with."""
+    return RuntimeUnavailableError(
+        f"The runtime cannot be started from this process: {error}. Nothing was sent. Free what it has used up, "
+        "such as open files or threads, or raise its limits.",
+        details={"reason": str(error)},
+    )
+
+
 def closed() -> Lost:
     """The client was closed by its owner."""
     return Lost(

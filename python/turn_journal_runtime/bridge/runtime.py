@@ -81,7 +81,8 @@ class Runtime:
     def stop(self, patience: Patience) -> None:
         """Ends the process, one rung of the ladder after the other, until it is gone. May be called twice, by anybody.
 
-        Calls in flight are answered if the core finishes them in time, and fail with `client_closed` if not.
+        Calls in flight are answered if the core finishes them in time, and fail with `client_closed` if not. A signal
+        handler that interrupted one of them waits for nothing: the process ends by itself after it.
         """
         connection = self.connection
         self._stopping.set()
@@ -89,6 +90,9 @@ class Runtime:
             connection.closing = True
             connection.tell(SHUTDOWN)
             connection.pump.wake()
+        if connection.is_held_here():
+            connection.hang_up()
+            return
         if self._over.wait(patience.request):
             return
         connection.hang_up()
@@ -114,6 +118,8 @@ class Runtime:
             lost = self._live()
         except TurnJournalError as error:
             lost = Lost.of(error)
+        except (OSError, RuntimeError) as error:
+            lost = Lost.of(failures.exhausted(error))
         finally:
             self.connection.end(lost)
             self._over.set()

@@ -69,6 +69,8 @@ class CoreLauncher:
                 folder=os.path.dirname(core),
             )
         except OSError as error:
+            if error.filename is None:
+                raise
             raise RuntimeUnavailableError(
                 f"Node at {node.path} ({node.source}) cannot be started: {error}. Name another in TURN_JOURNAL_NODE.",
                 kind="node_not_executable",
@@ -121,7 +123,10 @@ class Supervisor:
 
     def _start_over(self) -> None:
         """As if nothing had ever been started: at the beginning, and in the new process after a fork."""
-        self._lock = threading.Lock()
+        #: May be taken again by a signal handler that interrupts its holder.
+        self._lock = threading.RLock()
+        #: The thread that is starting a process.
+        self._starter: int | None = None
         self._connection: Connection | None = None
         self._runtimes.clear()
         self._launcher: CoreLauncher | None = None
@@ -166,6 +171,14 @@ class Supervisor:
                 request = encode_request(method, b'%b,"retry_since":%d}' % (encoded[:-1], since * 1000))
             connection = self._started()
 
+    def is_interrupted_here(self) -> bool:
+        """Whether this thread is in a signal handler or a finalizer in the middle of a call of its own.
+
+        Another call has to go by another process then: this one's is answered only afterwards.
+        """
+        connection = self._connection
+        return self._starter == threading.get_ident() or (connection is not None and connection.is_held_here())
+
     @property
     def node(self) -> Node | None:
         """The Node of the process, once it is started."""
@@ -200,14 +213,23 @@ class Supervisor:
             self._refuse_in_crash_loop()
             self.settings = settings if self._node is None else settings._replace(node=self._node)
             self._launcher = CoreLauncher(self.settings, self._core)
-            runtime = Runtime(
-                self._launcher,
-                delay=self._restarts.delay(self._deaths),
-                start_timeout=settings.start_timeout,
-                max_queued=settings.max_queued,
-                make_pump=make_pump,
-            )
+            self._starter = threading.get_ident()
+            try:
+                runtime = Runtime(
+                    self._launcher,
+                    delay=self._restarts.delay(self._deaths),
+                    start_timeout=settings.start_timeout,
+                    max_queued=settings.max_queued,
+                    make_pump=make_pump,
+                )
+            except (OSError, RuntimeError) as error:
+                raise failures.exhausted(error) from error
+            finally:
+                self._starter = None
             self._runtimes[:] = [runtime]
+            if self._closed:  # by a signal handler, just now
+                _let_go(self._runtimes)
+                raise failures.closed().exception()
             self._connection = runtime.connection
             return runtime.connection
 
