@@ -4,8 +4,8 @@ How a block is tested depends on its language:
 
 - `python`: run; the blocks of a page share their names, as a reader would type them one after the other. With
   `title="agent.py"` it is written to that file instead, for a later command to run.
-- `bash` or `sh`: each command is run and has to succeed. `pip`, `npm`, `git` and `make` are not: their targets are
-  looked up.
+- `bash` or `sh`: each command is run and has to succeed. `pip`, `npm`, `npx`, `git` and `make` are not: their targets
+  are looked up.
 - `text title="output"`: what the block before it printed, exactly; `…` stands for anything within a line.
 - `json`, `toml`: has to parse. `mermaid`: has to begin with a diagram's name and close what it opens.
 - `ts`: run by Node; `turn-journal-core` is this checkout.
@@ -40,7 +40,7 @@ _TITLE = re.compile(r'title="([^"]+)"')
 _DIAGRAMS = ("sequenceDiagram", "stateDiagram-v2", "flowchart", "graph", "classDiagram", "erDiagram")
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 #: Programs that would change the machine or need the network: looked up, not run.
-_LOOKED_UP = {"pip", "npm", "git", "make", "uv", "pipx", "source", "export"}
+_LOOKED_UP = {"pip", "npm", "npx", "git", "make", "uv", "pipx", "source", "export"}
 
 
 class Block(NamedTuple):
@@ -181,6 +181,12 @@ def _look_up(words: list[str]) -> None:
         name = next(word for word in words[2:] if not word.startswith("-"))
         if name not in scripts:
             raise DocumentError(f"npm has no script {name}")
+    if words[:2] == ["npx", "turn-journal-core"]:
+        command = [_node(), str(ROOT / "dist" / "core.mjs"), "--help"]
+        offered = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        missing = [word for word in words[2:] if (word.startswith("-") or word == words[2]) and word not in offered]
+        if missing:
+            raise DocumentError(f"turn-journal-core has no {missing}")
     if words[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         for word in words[2:]:

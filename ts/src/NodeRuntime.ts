@@ -31,11 +31,24 @@ export const serve = Server.serve(methods).pipe(
   Effect.provideService(Logger.LogToStderr, true)
 )
 
+const SIGNALS = ["SIGINT", "SIGTERM"] as const
+
 const run = Runtime.makeRunMain(({ fiber, teardown }) => {
+  const interrupt = () => {
+    leaveToNode()
+    fiber.interruptUnsafe()
+  }
+  const leaveToNode = () => {
+    for (const signal of SIGNALS) process.removeListener(signal, interrupt)
+  }
+  for (const signal of SIGNALS) process.on(signal, interrupt)
   fiber.addObserver((exit) => teardown(exit, (code) => process.exit(code)))
 })
 
-/** Runs a program to its end and leaves, whatever is still open: with the number it answers, else with 0 or 1. */
+/**
+ * Runs a program to its end and leaves, whatever is still open: with the number it answers, else with 0 or 1. SIGINT and
+ * SIGTERM interrupt it, and it leaves with 130 when its finalizers are done; a second one ends it at once.
+ */
 export const runMain = (program: Effect.Effect<unknown, unknown>): void =>
   run(program, {
     teardown: (exit, leave) => {

@@ -1,5 +1,6 @@
 /** Where a turn is kept: from a path, or from a root and a turn's address. runtime.md section 6. */
 import { basename, dirname, isAbsolute, join, normalize, sep } from "node:path"
+import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import { InvalidJournal } from "../contract/Errors.ts"
 import { addressOfPath, segmentsOf, type TurnAddress } from "../journal/Address.ts"
@@ -74,6 +75,10 @@ export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place,
     return { path: join(whole, ...segments), root: whole, address }
   })
 }
+
+/** The path of a turn under a runtime root, as `write`, `read` and `history` take it. */
+export const turnJournalPath = (root: string, turn: TurnAddress): Effect.Effect<string, InvalidJournal> =>
+  Effect.fromResult(Result.map(ofTurn(root, turn), ({ path }) => path))
 
 /** One that every reader parts at the same signs: a bare `@` or `/` in a password would make its rest a name. */
 const isUrl = (path: string): boolean => {
