@@ -80,7 +80,7 @@ def worker(
     with asyncio.Runner() as runner:
         events, left = runner.run(work)
         report = _report({"ok": left == 0, "events": events, "left": left})
-        if left:
+        if left or asyncio.all_tasks(runner.get_loop()):
             # What still runs has had its time, and nothing waits for it.
             show(report, format)
             sys.stdout.flush()

@@ -25,6 +25,8 @@ FIND: Final = "turn_journal_runtime.find_due"
 _MAX_CONNECTIONS: Final = 4
 #: Seconds to wait for a connection: a queue that cannot be had is tried again, and holds up no stop.
 _PATIENCE: Final = 5.0
+#: Seconds to wait for the pool's own tasks when it is closed: one may be with a server that does not answer.
+_CLOSE_SECONDS: Final = 1.0
 
 
 class Job(NamedTuple):
@@ -50,17 +52,25 @@ def open_queue(root: str, *, for_one_call: bool = False) -> App:
             min_size=0 if for_one_call else 1,
             max_size=_MAX_CONNECTIONS,
             timeout=_PATIENCE,
-            pool_factory=_PoolOfOneCall if for_one_call else AsyncConnectionPool,
+            pool_factory=_PoolOfOneCall if for_one_call else _Pool,
         )
     )
 
 
-class _PoolOfOneCall(AsyncNullConnectionPool):
-    """Connects when the call does: a server that is not there is said at once, and why, not after half a minute."""
+class _Pool(AsyncConnectionPool):
+    """Waits neither when it is opened nor when it is closed for a server that does not answer."""
 
     async def open(self, wait: bool = False, timeout: float = _PATIENCE) -> None:  # noqa: ASYNC109 - as the pool has it
-        """Gets ready, and connects to nothing yet."""
+        """Gets ready; who needs a connection waits for it."""
         await super().open(wait=False, timeout=timeout)
+
+    async def close(self, timeout: float = _CLOSE_SECONDS) -> None:  # noqa: ASYNC109 - as the pool has it
+        """Closes the connections."""
+        await super().close(timeout)
+
+
+class _PoolOfOneCall(_Pool, AsyncNullConnectionPool):
+    """Connects when the call does: a server that is not there is said at once, and why."""
 
 
 async def _enter(connection: AsyncConnection[Any]) -> None:

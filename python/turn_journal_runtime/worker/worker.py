@@ -48,6 +48,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SHORT_KEY: Final = len("sha256:") + 12
 #: How long a job that its worker does not finish is left with it, when the queue was lost.
 _JOB_SECONDS: Final = 1.0
+#: How long the queue is waited for, and after the grace the turns that are cancelled, when the database is lost.
+_END_SECONDS: Final = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 
 
@@ -155,6 +157,8 @@ class _Worker:
         self._drives: dict[str, asyncio.Task[None]] = {}
         self._events: Counter[str] = Counter()
         self._stopping = asyncio.Event()
+        #: By the monotonic clock, once it is told to stop: when the turns at hand have had their grace.
+        self._grace_ends = 0.0
         self._damaged: set[str] = set()
         self._queue = self._make_queue()
 
@@ -237,7 +241,7 @@ class _Worker:
         finally:
             stop.cancel()
             work.cancel()
-            await asyncio.wait({work}, timeout=_JOB_SECONDS + _LONGEST_PAUSE)
+            await asyncio.wait({work}, timeout=_JOB_SECONDS + _END_SECONDS)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
             raise error
 
@@ -336,18 +340,19 @@ class _Worker:
             logging.shutdown()
             os._exit(128 + which)
         say("stopping", f": {name}; {len(self._drives)} turns at hand have {self._grace:g} s")
+        self._grace_ends = time.monotonic() + self._grace
         self._stopping.set()
 
     async def _finish(self) -> int:
         """Waits for the turns at hand, and cancels those that are not over; how many of them are still driven."""
         if self._drives:
-            await asyncio.wait(set(self._drives.values()), timeout=self._grace)
+            await asyncio.wait(set(self._drives.values()), timeout=max(self._grace_ends - time.monotonic(), 0.0))
         late = set(self._drives.values())
         for drive in late:
             drive.cancel()
         if not late:
             return 0
-        _, stuck = await asyncio.wait(late, timeout=_LONGEST_PAUSE)
+        _, stuck = await asyncio.wait(late, timeout=_END_SECONDS)
         return len(stuck) if self._is_async else len(late)
 
 
