@@ -1,4 +1,4 @@
-/** The conversations in docs/protocol.md happen as they are written there. */
+/** The conversations in docs/protocol.md happen as they are written there, and every method stands there. */
 import { readFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { methods } from "../../src/rpc/Methods.ts"
@@ -8,6 +8,12 @@ const page = readFileSync(new URL("../../../docs/protocol.md", import.meta.url),
 const conversations = [...page.matchAll(/^```text title="conversation"\n(.*?)^```$/gms)].map(([, block = ""]) =>
   block.trim().split("\n")
 )
+
+it("says of every method what it does", () => {
+  const [, section = ""] = page.split("\n## The methods\n")
+  const named = [...(section.split("\n## ")[0] ?? "").matchAll(/^\| `([^`]+)` \| \S/gm)].map(([, name]) => name)
+  assert.sameOrderedMembers(named.toSorted(), methods.map(({ name }) => name).toSorted())
+})
 
 it("has conversations", () => assert.isAbove(conversations.length, 3))
 

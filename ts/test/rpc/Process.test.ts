@@ -71,3 +71,17 @@ it("MUST end with exit code 0 when nobody reads its answers any more", async () 
   assert.equal(await session.ended, 0)
   assert.equal(session.stderr(), "")
 })
+
+it.skipIf(process.platform === "win32").each(["SIGINT", "SIGTERM"] as const)(
+  "MUST end with 130 at %s",
+  async (signal) => {
+    const session = overPipes()
+    session.send(info(1))
+    await session.next()
+    await session.next()
+    process.kill(session.pid, signal)
+    assert.isNull(await session.next())
+    assert.equal(await session.ended, 130)
+    assert.equal(session.stderr(), "")
+  }
+)
