@@ -15,9 +15,11 @@ from .errors import RuntimeUnavailableError
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
-__all__ = ["PREFIX", "Settings", "current", "current_call_timeout"]
+__all__ = ["LONGEST_SECONDS", "PREFIX", "Settings", "current", "current_call_timeout"]
 
 PREFIX: Final = "TURN_JOURNAL_"
+#: The longest time that may be waited, a year: no clock beneath takes any number.
+LONGEST_SECONDS: Final = 366 * 24 * 3600.0
 
 
 class Settings(NamedTuple):
@@ -109,7 +111,7 @@ def _read() -> Settings:
         ) from None
 
 
-#: What every JSON library between the two languages can carry.
+#: What every JSON library between the two languages can carry; all settings that are no integers are seconds.
 _AT_MOST: Final = {"max_journal_bytes": 64 * 1024 * 1024, "max_depth": 250}
 
 
@@ -125,6 +127,7 @@ def _environment_model() -> type[BaseSettings]:
     fields: dict[str, Any] = {}
     for name, kind in get_type_hints(Settings).items():
         default = Settings._field_defaults[name]
-        bounds = Field(gt=0, le=_AT_MOST.get(name), allow_inf_nan=False)
+        at_most = LONGEST_SECONDS if kind is float else _AT_MOST.get(name)
+        bounds = Field(gt=0, le=at_most, allow_inf_nan=False)
         fields[name] = (kind if default is None else Annotated[kind, bounds], default)
     return create_model("EnvironmentSettings", __base__=Base, **fields)

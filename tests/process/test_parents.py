@@ -193,8 +193,11 @@ def test_a_handler_that_interrupts_a_call_at_any_moment_may_call_itself(tmp_path
 
 
 #: Finishes what is in flight when it is to end, as the core does.
-FINISHES = ECHO.replace("} })", """}, "runtime.shutdown": (request) => answer(request, { ok: true }),
-  end: () => setTimeout(() => process.exit(0), 1000) })""")
+FINISHES = ECHO.replace(
+    "} })",
+    """}, "runtime.shutdown": (request) => answer(request, { ok: true }),
+  end: () => setTimeout(() => process.exit(0), 1000) })""",
+)
 
 
 def test_a_handler_in_the_middle_of_a_call_may_close_its_client_and_waits_for_nothing(

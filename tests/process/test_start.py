@@ -236,12 +236,11 @@ def test_a_caller_without_descriptors_or_threads_left_is_told_and_loses_no_more_
     assert (done.stdout.strip(), done.returncode) == ("told", 0), done.stderr
 
 
-def test_a_setting_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURN_JOURNAL_CALL_TIMEOUT", "soon")
-    with (
-        RuntimeClient() as client,
-        pytest.raises(RuntimeUnavailableError, match="TURN_JOURNAL_CALL_TIMEOUT") as wrong,
-    ):
+@pytest.mark.parametrize("name", ["CALL_TIMEOUT", "START_TIMEOUT", "TURN_LEASE"])
+@pytest.mark.parametrize("value", ["soon", "1e300", "-1", "inf"])
+def test_a_setting_that_does_not_fit_is_named(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"TURN_JOURNAL_{name}", value)
+    with RuntimeClient() as client, pytest.raises(RuntimeUnavailableError, match=f"TURN_JOURNAL_{name} ") as wrong:
         client.info()
     assert wrong.value.kind == "setting_invalid"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import RuntimeUnavailableError
 from ..json_values import encode_params
-from ..settings import PREFIX, Settings, current, current_call_timeout
+from ..settings import LONGEST_SECONDS, PREFIX, Settings, current, current_call_timeout
 from . import failures
 from .child import Child, core_environment
 from .frames import encode_request
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: Of all calls that are tried again, this one has to say so: what it does a second time, it does twice.
 WRITE: Final = "turn_journal.write"
-_LONGEST_TIMEOUT: Final = 366 * 24 * 3600.0
 _NODE_FLAGS: Final = ("--disable-warning=ExperimentalWarning", "--max-semi-space-size=2")
 
 
@@ -148,8 +147,8 @@ class Supervisor:
         settings = self.settings
         if timeout is None:
             timeout = settings.call_timeout if self._given else current_call_timeout()
-        elif not 0 < timeout <= _LONGEST_TIMEOUT:
-            raise ValueError(f"timeout is seconds, more than 0 and at most {_LONGEST_TIMEOUT:.0f}: {timeout!r}")
+        elif not 0 < timeout <= LONGEST_SECONDS:
+            raise ValueError(f"timeout is seconds, more than 0 and at most {LONGEST_SECONDS:.0f}: {timeout!r}")
         deadline = time.monotonic() + timeout
         encoded = encode_params(params, settings.max_journal_bytes, settings.max_depth)
         request = encode_request(method, encoded)

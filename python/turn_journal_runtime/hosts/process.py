@@ -101,9 +101,11 @@ class ProgramRun:
 
     def run(self) -> Ending:
         """Runs the program to its end, or ends it. Blocks the calling thread, and no other."""
-        control_read, control_write = os.pipe()
-        status_read, status_write = os.pipe()
+        pipes: list[int] = []
         try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            control_read, control_write, status_read, status_write = pipes
             guardian = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", _GUARDIAN),
@@ -119,11 +121,13 @@ class ProgramRun:
                 env=None if self._env is None else dict(self._env),
                 bufsize=0,
             )
-        except OSError as error:
-            for descriptor in (control_read, control_write, status_read, status_write):
+        except BaseException as error:
+            for descriptor in pipes:
                 os.close(descriptor)
             self._close_cancel()
-            return Ending(start_error=error.errno or 0)
+            if isinstance(error, OSError):
+                return Ending(start_error=error.errno or 0)
+            raise
         os.close(control_read)
         os.close(status_write)
         watch = _Watch(guardian, control_write, status_read)

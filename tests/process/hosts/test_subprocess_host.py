@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -102,6 +103,29 @@ def test_a_program_that_cannot_be_started_says_so_without_its_path() -> None:
     assert (error.kind, error.details["errno"]) == ("unknown", 2)
     assert "secret" not in str(error)
     assert not SubprocessHost(["/nonexistent/secret-program"]).healthcheck()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts descriptors by /proc")
+@pytest.mark.parametrize("pipes", [1, 2, 3, 6])
+def test_a_program_that_is_not_started_leaves_no_descriptors(pipes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what no system can start, nor one for which there is no room."""
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(ValueError, match="null"):
+        SubprocessHost(["/bin/true", "a\0b"]).execute(make_request())
+    made: list[tuple[int, int]] = []
+    pipe = os.pipe
+
+    def scarce() -> tuple[int, int]:
+        if len(made) == pipes:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        made.append(pipe())
+        return made[-1]
+
+    monkeypatch.setattr(os, "pipe", scarce)
+    error = failure(host("answer"))
+    monkeypatch.undo()
+    assert error.details["errno"] == errno.EMFILE
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("mode", ["grandchild", "daemon"])
