@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from ..errors import (
     InvalidJournalError,
     JournalConflictError,
+    JournalCorruptError,
     ReplayDivergenceError,
     TurnBusyError,
     TurnJournalError,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .journal import RunJournal
 
 __all__ = ["WITHIN", "Driving"]
+
+E = TypeVar("E", bound=TurnJournalError)
 
 #: The drives in whose steps this code runs, from the outermost on.
 WITHIN: Final[ContextVar[tuple[Driving, ...]]] = ContextVar("turn_journal_drives", default=())
@@ -65,13 +68,13 @@ class Driving:
         )
         self._checkpoints = checkpoints
         self._drive: Drive | None = None
-        self._lock = threading.Lock()
         self._next_seq = 0
         #: Why this drive takes no further step.
         self._halted: TurnJournalError | None = None
+        #: Its loop has been left: steps in flight are waited for, and none is begun any more.
+        self._is_over = False
         self._has_ended = False
-        #: Steps that are run in other threads.
-        self._submitted: set[Future[Any]] = set()
+        self._begin_in_this_process()
 
     @property
     def run_id(self) -> str:
@@ -132,12 +135,18 @@ class Driving:
             drive.release(is_suspended=isinstance(self._halted, TurnSuspended))
 
     def _leave(self) -> None:
-        self._has_ended = True
+        self._is_over = self._has_ended = True
         self._journal._ownership.end(self._run_id, self)
 
-    def disown(self) -> None:
-        """In a forked child: the parent drives on, the child must not."""
+    def _begin_in_this_process(self) -> None:
         self._lock = threading.Lock()
+        #: Steps that are run in other threads, and how one is heard to have come back.
+        self._submitted: set[Future[Any]] = set()
+        self._returned = threading.Condition()
+
+    def disown(self) -> None:
+        """In a forked child: the parent drives on, the child must not; it has none of the threads to wait for."""
+        self._begin_in_this_process()
         self._halted = TurnBusyError(
             f"Run {self._run_id!r} is driven by the process that this one was forked from. Drive it there, or open the "
             "journal here and wait for that one to end.",
@@ -149,7 +158,7 @@ class Driving:
         drive = self._drive or self._begin()
         if self._halted is not None:
             raise self._halted
-        if self._has_ended:
+        if self._is_over:
             raise JournalConflictError(
                 f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
             )
@@ -169,7 +178,7 @@ class Driving:
                 details={"run_id": self._run_id},
             )
 
-    def _halt(self, error: TurnJournalError) -> TurnJournalError:
+    def _halt(self, error: E) -> E:
         self._halted = error
         return error
 
@@ -186,6 +195,13 @@ class Driving:
                     details={"run_id": self._run_id, "error_type": name_of(error)},
                 )
             )
+
+    def _read(self, seq: int, kind: str, stored: bytes) -> dict[str, Any]:
+        """A payload on record; a damaged one ends the drive, for what stands there is not known."""
+        try:
+            return decode_row(self._run_id, seq, kind, stored)
+        except JournalCorruptError as error:
+            raise self._halt(error) from None
 
     def _must_be_open(self, drive: Drive) -> None:
         if drive.token is None:
@@ -217,7 +233,7 @@ class Driving:
         kind = _step_kind(events)
         recorded: dict[str, Any] = {"kind": kind}
         for name, stored in list(events.items())[:1]:
-            recorded |= decode_row(self._run_id, seq, name, stored)
+            recorded |= self._read(seq, name, stored)
         named = f" {recorded['name']!r}" if isinstance(recorded.get("name"), str) else ""
         raise self._halt(
             ReplayDivergenceError(

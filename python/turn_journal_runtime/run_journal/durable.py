@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from concurrent.futures import wait
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -119,10 +119,26 @@ class DurableRun(DurableSteps):
     ) -> Future[Any]:
         """`tool` in another thread: numbered here and now, so that it replays whatever order such calls end in."""
         seq, drive = self._issue()
-        future = executor.submit(self._run, self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
-        self._submitted.add(future)
-        future.add_done_callback(self._submitted.discard)
+        step = self._tool(seq, drive, name, args, fn, restart_safe, readback, label)
+        future = executor.submit(copy_context().run, self._run, step)
+        with self._returned:
+            self._submitted.add(future)
+        future.add_done_callback(self._has_come_back)
         return future
+
+    def _has_come_back(self, future: Future[Any]) -> None:
+        if future.cancelled():
+            self._cut_short(CancelledError())
+        with self._returned:
+            self._submitted.discard(future)
+            self._returned.notify_all()
+
+    def _rest(self) -> None:
+        """Waits for the steps in other threads; not with `concurrent.futures.wait`, which never learns of those that
+        `shutdown(cancel_futures=True)` has cancelled."""
+        with self._returned:
+            while self._submitted:
+                self._returned.wait()
 
     def approval(self, question: str, binds: Any = None) -> Any:
         """The decision on a question that was shown with these arguments.
@@ -169,8 +185,12 @@ class DurableRun(DurableSteps):
             ReplayDivergenceError: The record has steps that the loop did not take.
         """
         self._must_be_in_the_loop()
-        wait(list(self._submitted))
-        self._finish(outcome)
+        self._is_over = True
+        try:
+            self._rest()
+            self._finish(outcome)
+        finally:
+            self._is_over = self._has_ended
 
     def release(self) -> None:
         """Ends the drive and leaves the run to be resumed."""
@@ -183,13 +203,14 @@ class DurableRun(DurableSteps):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         try:
             if error is not None:
                 for future in list(self._submitted):
                     future.cancel()
             # What a step in flight comes to is recorded while the run is still ours.
             if error is None or isinstance(error, Exception):
-                wait(list(self._submitted))
+                self._rest()
             if error is None and self._halted is None:
                 self._finish("done")
         finally:
@@ -295,8 +316,12 @@ class AsyncDurableRun(DurableSteps):
     async def finish(self, outcome: str = "done") -> None:
         """As `DurableRun.finish`."""
         self._must_be_in_the_loop()
-        await self._rest()
-        await self._offload(self._finish, outcome)
+        self._is_over = True
+        try:
+            await self._rest()
+            await self._offload(self._finish, outcome)
+        finally:
+            self._is_over = self._has_ended
 
     async def release(self) -> None:
         """As `DurableRun.release`."""
@@ -309,6 +334,7 @@ class AsyncDurableRun(DurableSteps):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         try:
             # What a step in flight comes to is recorded while the run is still ours; cancelled ones end by themselves.
             if error is None or isinstance(error, Exception):
@@ -322,8 +348,10 @@ class AsyncDurableRun(DurableSteps):
 
     async def _rest(self) -> None:
         """Waits for the steps in flight: those of a `gather` of which another one has failed are still under way."""
+        await asyncio.sleep(0)  # a task that was made a moment ago has not begun its step yet
         while self._in_flight:
-            self._at_rest = asyncio.Event()
+            if self._at_rest is None:
+                self._at_rest = asyncio.Event()
             await self._at_rest.wait()
 
     async def _run(self, step: Step[T]) -> T:
@@ -346,6 +374,7 @@ class AsyncDurableRun(DurableSteps):
             self._in_flight -= 1
             if not self._in_flight and self._at_rest is not None:
                 self._at_rest.set()
+                self._at_rest = None
 
     async def _perform(self, action: Call | Write) -> Any:
         if isinstance(action, Write):

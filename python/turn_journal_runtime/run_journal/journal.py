@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,8 @@ class RunJournal:
         self._database = Database(path if path == MEMORY else absolute(path), durability)
         self._redact = redact
         self._ownership = Ownership(self._database.path)
+        self._executor: ThreadPoolExecutor | None = None
+        self._executor_process = 0
 
     @property
     def path(self) -> str:
@@ -325,6 +328,8 @@ class RunJournal:
         """Closes the journal; again is harmless. Runs it still drives count as interrupted from here on."""
         self._ownership.release()
         self._database.close()
+        if self._executor is not None and self._executor_process == os.getpid():
+            self._executor.shutdown(wait=False)
 
     def __enter__(self) -> RunJournal:
         return self
@@ -335,9 +340,17 @@ class RunJournal:
         self.close()
 
     @property
-    def _threads(self) -> Executor | None:
-        """Where the async form writes; None: in the event loop's own threads."""
-        return None
+    def _writers(self) -> int:
+        """How many threads that needs: one writes at a time, others may take a snapshot meanwhile."""
+        return 4
+
+    @property
+    def _threads(self) -> Executor:
+        """Where the async form writes: apart from the tools, which may fill the event loop's own threads."""
+        if self._executor is None or self._executor_process != os.getpid():
+            self._executor = ThreadPoolExecutor(self._writers, "turn-journal-runs")
+            self._executor_process = os.getpid()
+        return self._executor
 
     def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
         """Takes a run for one driver."""

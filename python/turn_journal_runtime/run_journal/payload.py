@@ -41,15 +41,17 @@ class DamagedPayload(ValueError):
     """What is stored is not JSON."""
 
 
-def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH) -> bytes:
+def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH, *, is_identity: bool = False) -> bytes:
     """Compact JSON of a payload. Values that are not JSON become `str(value)`, NaN and the infinities too.
 
     Args:
         payload: A mapping; what it holds may nest `levels` deep.
+        is_identity: Whether another process must come to the same text.
 
     Raises:
         InvalidJournalError: The payload is no mapping, has a key that is not text, refers to itself, nests deeper than
-            128 levels or has text that is not valid Unicode; `details["path"]` is the place.
+            128 levels, has text that is not valid Unicode, or is an identity and has a value whose text has its
+            address; `details["path"]` is the place.
     """
     if type(payload) is dict and _are_plain(payload.values(), levels):
         try:
@@ -58,7 +60,7 @@ def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH) -> bytes:
             pass  # an integer beyond 64 bits, or a fault that the exact way names
     if not isinstance(payload, Mapping):
         raise _refused("$", "not_json", f"a payload is a mapping, not a {type(payload).__name__}")
-    return orjson.dumps(_exact(payload, "$", levels, ()))
+    return orjson.dumps(_exact(payload, "$", levels, (), is_identity))
 
 
 def encode_all(payloads: list[Any]) -> list[str]:
@@ -171,6 +173,8 @@ _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = "0" * 19
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 2**20
+#: As Python writes an object that has no text of its own.
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _NEEDS_CARE: Final = re.compile(rb"[0-9][.eE]|[\xf0-\xf4]")
 
 
@@ -189,7 +193,7 @@ def _are_plain(items: Iterable[Any], levels: int) -> bool:
     return True
 
 
-def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...]) -> Any:
+def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...], is_identity: bool) -> Any:
     """A copy that orjson writes as it should, or the fault with its place."""
     if value is None or isinstance(value, bool):
         return value
@@ -201,7 +205,15 @@ def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...]) -> Any:
     if isinstance(value, str):
         return _text(value, path)
     if not isinstance(value, (Mapping, list, tuple)):
-        return _text(str(value), path)
+        text = str(value)
+        if is_identity and _ADDRESS.search(text):
+            raise _refused(
+                path,
+                "has_address",
+                f"{text:.80}, whose text has its address in memory, which no replay would know again (give JSON, or a "
+                "type with a `__str__` of its own)",
+            )
+        return _text(text, path)
     if id(value) in parents:
         raise _refused(path, "refers_to_itself", "a value that contains itself")
     if levels < 0:
@@ -209,9 +221,10 @@ def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...]) -> Any:
     parents = (*parents, id(value))
     if isinstance(value, Mapping):
         return {
-            _key(key, path): _exact(item, f"{path}.{key}", levels - 1, parents) for key, item in list(value.items())
+            _key(key, path): _exact(item, f"{path}.{key}", levels - 1, parents, is_identity)
+            for key, item in list(value.items())
         }
-    return [_exact(item, f"{path}[{at}]", levels - 1, parents) for at, item in enumerate(list(value))]
+    return [_exact(item, f"{path}[{at}]", levels - 1, parents, is_identity) for at, item in enumerate(list(value))]
 
 
 def _key(key: Any, path: str) -> str:

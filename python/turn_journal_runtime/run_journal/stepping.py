@@ -27,8 +27,8 @@ from .events import (
     KIND_TOOL_RESULT,
     KIND_VERIFICATION,
 )
-from .faults import decode_row, name_of, recorded_failure
-from .payload import decode, differing_fields, digest, encode
+from .faults import name_of, recorded_failure
+from .payload import DamagedPayload, decode, differing_fields, digest, encode
 from .steps import Absent, Attempt, Committed, Readback, went_on
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ class DurableSteps(Driving):
         # Equal text is an equal call, except that orjson writes NaN as null: that goes the long way.
         if not call.startswith(issued[:-1] + _SUFFIX) or "null" in issued.decode():
             return _MISS
-        return decode(result)["result"]
+        try:
+            return decode(result)["result"]
+        except (DamagedPayload, LookupError, TypeError):
+            return _MISS
 
     def _tool(
         self,
@@ -103,20 +106,20 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_TOOL_CALL, issued)
             self._must_be_open(drive)
-            call = issued if self._journal._redact is None else self._kept(issued)
+            call = issued if self._journal._redact is None else self._identity(issued)
             call["idempotency_key"] = key
             if label is not None:
                 call["tool_call_id"] = label
-            yield Write(drive.insert, seq, KIND_TOOL_CALL, _text(call))
+            yield Write(drive.insert, seq, KIND_TOOL_CALL, encode(call, is_identity=True).decode())
             return (yield from self._attempt_tool(seq, drive, key, args, fn))
-        recorded = decode_row(self._run_id, seq, KIND_TOOL_CALL, stored)
-        here, there = self._kept(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
+        recorded = self._read(seq, KIND_TOOL_CALL, stored)
+        here, there = self._identity(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
         fields = differing_fields(there, here)
         if fields:
             self._diverge(seq, events, {"kind": KIND_TOOL_CALL, **here}, fields, f"tool {name!r}")
         result = events.get(KIND_TOOL_RESULT)
         if result is not None:
-            return decode_row(self._run_id, seq, KIND_TOOL_RESULT, result).get("result")
+            return self._read(seq, KIND_TOOL_RESULT, result).get("result")
         attempt = drive.attempts.get(seq)
         if attempt is not None and went_on(attempt, drive.last_seq):
             raise recorded_failure(attempt.error_type or "Exception", attempt.message or "", self._run_id, seq)
@@ -134,7 +137,11 @@ class DurableSteps(Driving):
                     self._cut_short(error)
                     raise
             if isinstance(answer, Committed):
-                value, text = self._recorded({"result": answer.result})
+                try:
+                    value, text = self._recorded({"result": answer.result})
+                except InvalidJournalError as error:
+                    self._halt(error)  # the effect has happened, and nothing on record says so
+                    raise
                 yield Write(drive.insert, seq, KIND_TOOL_RESULT, text)
                 return value["result"]
             if not isinstance(answer, Absent):
@@ -186,7 +193,7 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_MODEL_DECISION, {"request": prints})
         else:
-            recorded = decode_row(self._run_id, seq, KIND_MODEL_DECISION, stored)
+            recorded = self._read(seq, KIND_MODEL_DECISION, stored)
             fields = differing_fields(recorded.get("request", {}), prints, "request")
             if "response" not in recorded:
                 fields = ["response"]
@@ -218,7 +225,7 @@ class DurableSteps(Driving):
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
         if not isinstance(text, str) or not text:
             raise InvalidJournalError(f"A question is a text, not {text!r:.80}.", kind="invalid_request")
-        asked, kept = self._recordable({"question": text, "binds": binds})
+        asked, kept = self._recordable({"question": text, "binds": binds}, is_identity=True)
         issued = {**kept, "binds_digest": digest(asked["binds"])}
         events = drive.record.get(seq, {})
         stored = events.get(KIND_APPROVAL)
@@ -232,7 +239,7 @@ class DurableSteps(Driving):
             self._must_be_open(drive)
             yield Write(drive.insert, seq, KIND_APPROVAL, _text(issued))
             raise self._halt(suspended)
-        recorded = decode_row(self._run_id, seq, KIND_APPROVAL, stored)
+        recorded = self._read(seq, KIND_APPROVAL, stored)
         names = ("question", "binds_digest")
         fields = differing_fields({n: recorded.get(n) for n in names}, {n: issued[n] for n in names})
         if not fields and "decision" in recorded:
@@ -288,7 +295,7 @@ class DurableSteps(Driving):
             value, text = self._recorded(payload)
             yield Write(drive.insert, seq, kind, text)
             return value
-        recorded = decode_row(self._run_id, seq, kind, stored)
+        recorded = self._read(seq, kind, stored)
         fields = differing_fields({name: recorded.get(name) for name in identity}, self._kept(issued))
         if fields:
             self._diverge(seq, events, {"kind": kind, **issued}, fields, f"{kind} {issued!r:.80}")
@@ -302,7 +309,7 @@ class DurableSteps(Driving):
     def _fingerprints(self, request: Any) -> dict[str, str]:
         if request is None:
             return {}
-        kept = self._kept({"request": request})["request"]
+        kept = self._identity({"request": request})["request"]
         fields = kept if isinstance(kept, dict) else {"request": kept}
         return {name: digest(value) for name, value in fields.items()}
 
@@ -310,9 +317,15 @@ class DurableSteps(Driving):
         """A payload as the record has it: what may not be kept taken out, what is not JSON turned into text."""
         return self._recordable(payload)[1]
 
-    def _recordable(self, payload: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _identity(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """`_kept` of what a replay is compared with."""
+        return self._recordable(payload, is_identity=True)[1]
+
+    def _recordable(
+        self, payload: Mapping[str, Any], *, is_identity: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less."""
-        text = encode(payload)
+        text = encode(payload, is_identity=is_identity)
         value: dict[str, Any] = decode(text)
         return value, value if self._journal._redact is None else self._journal._redact(decode(text))
 

@@ -4,9 +4,7 @@ section 4."""
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from tests.python.run_journal.forms import Form, drive
 from turn_journal_runtime.errors import (
     InvalidJournalError,
     JournalConflictError,
+    JournalCorruptError,
     JournalStoreError,
     RecordedToolError,
     ReplayDivergenceError,
@@ -26,12 +25,15 @@ from turn_journal_runtime.run_journal import (
     KIND_TOOL_CALL,
     KIND_TOOL_RESULT,
     AsyncDurableRun,
+    Committed,
     DurableRun,
     RunJournal,
     current_idempotency_key,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from turn_journal_runtime.run_journal.drive import Drive
 
 
@@ -166,6 +168,54 @@ def test_a_loop_that_swallows_a_readbacks_failure_does_not_go_on(form: Form, jou
     assert [event.kind for event in journal.events("r")] == [KIND_TOOL_CALL]
 
 
+def test_a_loop_that_swallows_a_readbacks_odd_result_does_not_go_on(form: Form, journal: RunJournal) -> None:
+    """The effect has happened, and nothing on record says so."""
+
+    def dies() -> None:
+        raise Killed
+
+    def found(key: str) -> Committed:
+        return Committed("\ud83d")
+
+    async def loop(run: Any) -> None:
+        with suppress(InvalidJournalError):
+            await run.tool("pay", {}, dies, readback=found)
+        await run.iteration(1)
+
+    with pytest.raises(Killed):
+        drive(form, journal, "r", loop)
+    with pytest.raises(InvalidJournalError, match="not valid Unicode"):
+        drive(form, journal, "r", loop)
+    assert [event.kind for event in journal.events("r")] == [KIND_TOOL_CALL]
+
+
+@pytest.mark.parametrize("kind", ["iteration", "model_decision", "tool_call", "tool_result", "approval"])
+def test_a_loop_that_swallows_a_damaged_row_does_not_go_on(form: Form, journal: RunJournal, kind: str) -> None:
+    async def loop(run: Any, dies: bool) -> None:
+        steps: list[Callable[[], Awaitable[Any]]] = [
+            partial(run.iteration, 0),
+            partial(run.model, lambda: "a"),
+            partial(run.tool, "t", {}, lambda: 1),
+            partial(run.approval, "Go?"),
+        ]
+        for step in steps:
+            with suppress(JournalCorruptError):
+                await step()
+        if dies:
+            raise Killed
+        await run.iteration(1)
+
+    with pytest.raises(TurnSuspended):
+        drive(form, journal, "r", partial(loop, dies=True))
+    journal.approve("r", 3, True, by="me")
+    with pytest.raises(Killed):
+        drive(form, journal, "r", partial(loop, dies=True))
+    journal._database.write(f"UPDATE journal SET payload = '{{' WHERE kind = '{kind}'", ())  # noqa: S608
+    with pytest.raises(JournalCorruptError, match=kind):
+        drive(form, journal, "r", partial(loop, dies=False))
+    assert journal.last_iteration("r") in (0, None)
+
+
 @pytest.mark.parametrize("step", ["model", "tool"])
 def test_a_loop_may_go_on_after_what_cannot_be_recorded_and_replays(form: Form, journal: RunJournal, step: str) -> None:
     """Half a surrogate pair comes out of a provider's JSON; asked again, or run again, it would come again."""
@@ -187,146 +237,6 @@ def test_a_loop_may_go_on_after_what_cannot_be_recorded_and_replays(form: Form, 
         drive(form, journal, "r", partial(loop, dies=True))
     assert drive(form, journal, "r", partial(loop, dies=False)) == "went on"
     assert ran == [step]
-
-
-# Steps in flight when the loop ends
-
-
-def test_steps_beside_a_failed_one_are_recorded_before_the_run_is_let_go(journal: RunJournal) -> None:
-    """`gather` raises the first failure and leaves the others under way."""
-    ran: list[str] = []
-
-    async def fails() -> None:
-        raise ValueError("no")
-
-    async def works(name: str) -> str:
-        ran.append(name)
-        await asyncio.sleep(0.02)
-        return name
-
-    async def loop(run: Any) -> Any:
-        slow = [run.tool("work", {"name": name}, works) for name in ("a", "b")]
-        return await asyncio.gather(run.tool("fail", {}, fails), *slow)
-
-    with pytest.raises(ValueError, match="no"):
-        drive("async", journal, "r", loop)
-    assert [step.tool for step in journal.uncertain("r")] == ["fail"]
-    journal.settle("r", 2, result="done by hand")
-    assert drive("async", journal, "r", loop) == ["done by hand", "a", "b"]
-    assert ran == ["a", "b"]
-
-
-def test_a_step_that_nobody_awaits_is_recorded_before_the_run_is_closed(journal: RunJournal) -> None:
-    async def loop(run: Any) -> None:
-        task = asyncio.create_task(run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")))
-        await asyncio.sleep(0)
-        kept.append(task)
-
-    kept: list[asyncio.Task[Any]] = []
-    drive("async", journal, "r", loop)
-    assert journal.replay_index("r")[0, KIND_TOOL_RESULT] == {"result": "worked"}
-    assert journal.interrupted_runs() == []
-
-
-def test_a_run_is_finished_when_its_steps_have_ended(journal: RunJournal) -> None:
-    async def loop(run: Any) -> Any:
-        task = asyncio.create_task(run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")))
-        await asyncio.sleep(0)
-        await run.finish("succeeded")
-        return await task
-
-    assert drive("async", journal, "r", loop) == "worked"
-    with ThreadPoolExecutor(1) as pool, DurableRun(journal, "s") as run:
-        future = run.submit(pool, "work", {}, partial(time.sleep, 0.02))
-        run.finish("succeeded")
-        assert future.done()
-    for run_id in ("r", "s"):
-        found = journal.run_meta(run_id)
-        assert found is not None
-        assert (found.outcome, journal.uncertain(run_id)) == ("succeeded", [])
-
-
-def test_a_step_does_not_finish_its_run(form: Form, journal: RunJournal) -> None:
-    """It would wait for itself, or be refused its own result."""
-
-    async def loop(run: Any) -> Any:
-        def submit_answer() -> None:
-            outcome = (run._run if form == "sync" else run).finish("succeeded")
-            if outcome is not None:
-                asyncio.run(outcome)
-
-        with pytest.raises(InvalidJournalError, match="or its end, was begun inside"):
-            await run.tool("submit_answer", {}, submit_answer)
-        await run.finish("succeeded")
-
-    drive(form, journal, "r", loop)
-    assert journal.interrupted_runs() == []
-
-
-def test_a_question_waits_for_the_tools_beside_it(journal: RunJournal) -> None:
-    async def loop(run: Any) -> Any:
-        return await asyncio.gather(
-            run.tool("work", {}, partial(asyncio.sleep, 0.02, "worked")), run.approval("go on?")
-        )
-
-    with pytest.raises(TurnSuspended):
-        drive("async", journal, "r", loop, max_resumes=0)
-    assert journal.uncertain("r") == []
-    journal.approve("r", 1, True, by="me")
-    assert drive("async", journal, "r", loop, max_resumes=0) == ["worked", True]
-
-
-def test_a_cancelled_drive_waits_for_nothing(journal: RunJournal) -> None:
-    async def main() -> None:
-        started, never = asyncio.Event(), asyncio.Event()
-        kept: list[asyncio.Task[Any]] = []
-
-        async def tool() -> None:
-            started.set()
-            await never.wait()
-
-        async def agent() -> None:
-            async with AsyncDurableRun(journal, "r") as run:
-                kept.append(asyncio.create_task(run.tool("t", {}, tool)))
-                await never.wait()
-
-        driving = asyncio.create_task(agent())
-        await started.wait()
-        driving.cancel()
-        await asyncio.wait([driving], timeout=5)
-        assert driving.cancelled()
-        kept[0].cancel()
-
-    asyncio.run(main())
-    assert [step.tool for step in journal.uncertain("r")] == ["t"]
-    assert journal.interrupted_runs() == ["r"]
-
-
-def test_steps_in_threads_are_recorded_before_the_run_is_let_go(journal: RunJournal) -> None:
-    begun, end = threading.Event(), threading.Event()
-    futures: list[Future[Any]] = []
-
-    def works() -> str:
-        begun.set()
-        assert end.wait(10)
-        return "worked"
-
-    def loop(run: DurableRun, pool: ThreadPoolExecutor) -> None:
-        futures.append(run.submit(pool, "first", {}, works))
-        futures.append(run.submit(pool, "second", {}, works))
-        assert begun.wait(10)
-        threading.Timer(0.02, end.set).start()
-        raise ValueError("meanwhile")
-
-    with ThreadPoolExecutor(1) as pool:
-        with pytest.raises(ValueError, match="meanwhile"), DurableRun(journal, "r") as run:
-            loop(run, pool)
-        assert (futures[0].result(), futures[1].cancelled()) == ("worked", True)
-    assert journal.uncertain("r") == []
-    with ThreadPoolExecutor(1) as pool, DurableRun(journal, "r") as run:
-        futures = [run.submit(pool, name, {}, works) for name in ("first", "second")]
-    assert [future.result() for future in futures] == ["worked", "worked"]
-    assert journal.interrupted_runs() == []
 
 
 # A run inside of a step

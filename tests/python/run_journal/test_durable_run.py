@@ -24,6 +24,7 @@ from turn_journal_runtime.errors import (
     TurnSuspended,
 )
 from turn_journal_runtime.run_journal import (
+    KIND_TOOL_CALL,
     AsyncDurableRun,
     AsyncTurnContext,
     DurableRun,
@@ -72,6 +73,11 @@ class Tool:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+async def killed_after(loop: Awaitable[Any]) -> None:
+    await loop
+    raise Killed
 
 
 def interrupt(form: Form, journal: RunJournal, run_id: str, loop: Callable[[Any], Awaitable[Any]]) -> None:
@@ -681,6 +687,36 @@ def test_arguments_that_cannot_be_recorded_are_refused_before_the_tool_runs(form
     with pytest.raises(InvalidJournalError, match="keys are text"):
         drive(form, journal, "r", lambda run: run.tool("t", {"a": {1: 2}}, tool))
     assert (tool.calls, journal.events("r")) == ([], [])
+
+
+@pytest.mark.parametrize("value", [object(), lambda: None, [{"deep": object().__str__}]])
+def test_arguments_that_no_replay_would_know_again_are_refused(form: Form, journal: RunJournal, value: Any) -> None:
+    """`<object object at 0x7f…>` is another text in every process."""
+    tool = Tool()
+    for step in (
+        lambda run: run.tool("t", {"x": value}, tool),
+        lambda run: run.model(tool, request={"x": value}),
+        lambda run: run.approval("Go?", {"x": value}),
+    ):
+        with pytest.raises(InvalidJournalError, match="its address in memory") as caught:
+            drive(form, journal, "r", step)
+        assert str(caught.value.details["path"]).startswith("$.")
+        assert caught.value.details["reason"] == "has_address"
+    assert (tool.calls, journal.events("r")) == ([], [])
+
+
+def test_text_with_an_address_is_text_and_a_value_with_a_text_of_its_own_is_known_again(
+    form: Form, journal: RunJournal
+) -> None:
+    args = {"text": "crashed at 0xdeadbeef", "id": uuid.UUID(int=7), "kinds": {KIND_TOOL_CALL}}
+
+    async def loop(run: Any) -> Any:
+        # A result is what it was recorded as, whatever that is.
+        return await run.tool("t", args, lambda **_: object())
+
+    with pytest.raises(Killed):
+        drive(form, journal, "r", lambda run: killed_after(loop(run)))
+    assert "object object at" in drive(form, journal, "r", loop)
 
 
 def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(form: Form, journal: RunJournal) -> None:
