@@ -1,6 +1,6 @@
 // Builds the core, the TypeScript library beside it, and the copy the Python package carries. What speaks to databases
 // is a part of its own, which the core loads when it is asked for one.
-import { execFileSync } from "node:child_process"
+import { spawnSync } from "node:child_process"
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -59,10 +59,9 @@ rmSync(built, { recursive: true })
 for (const name of names) put(join(schemas, name), join(embedded, "schemas", name))
 removeBut(join(embedded, "schemas"), names, () => true)
 
-execFileSync(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"], {
-  cwd: root,
-  stdio: "inherit"
-})
+const tsc = join(root, "node_modules", "typescript", "bin", "tsc")
+const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" })
+if (status !== 0) process.exit(1)
 
 // The library is shipped without crash points, too: tsc has no `define`.
 const fault = join(root, "dist", "lib", "store", "Fault.js")

@@ -2,11 +2,29 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
 import * as Schema from "effect/Schema"
 import { ERRORS } from "./src/contract/Errors.ts"
 import { Ready } from "./src/contract/Messages.ts"
 import { PROTOCOL_ERRORS } from "./src/contract/ProtocolErrors.ts"
 import { methods } from "./src/rpc/Methods.ts"
+
+const USAGE = "npm run schemas [-- --check]"
+
+const asked = (): { readonly check?: boolean | undefined; readonly help?: boolean | undefined } => {
+  try {
+    return parseArgs({ options: { check: { type: "boolean" }, help: { type: "boolean", short: "h" } } }).values
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n${USAGE}\n`)
+    process.exit(2)
+  }
+}
+
+const { check, help } = asked()
+if (help) {
+  process.stdout.write(`${USAGE}\nWrites schemas/ from the core's schemas; with --check, only says what is stale.\n`)
+  process.exit(0)
+}
 
 const folder = fileURLToPath(new URL("../schemas/", import.meta.url))
 
@@ -49,7 +67,7 @@ const stale = [
     .map(([name]) => name)
 ]
 
-if (process.argv.includes("--check")) {
+if (check) {
   if (stale.length > 0) {
     process.stderr.write(
       `schemas/ is stale (${stale.sort().join(", ")}): run \`npm run schemas\` and commit the result\n`

@@ -135,7 +135,10 @@ const answer = (argv: ReadonlyArray<string>) => {
   const [name, ...rest] = argv
   if (argv.some((word) => word === "--help" || word === "-h")) return say(help())
   if (name === "--version" && rest.length === 0) return say(version())
-  if (name === "serve" && rest.length === 0) return Effect.as(NodeRuntime.serve, EXIT.done)
+  if (name === "serve") {
+    if (rest.length > 0) return Effect.fail(new Usage({ message: `Unexpected '${rest[0]}': serve takes nothing.` }))
+    return Effect.as(NodeRuntime.serve, EXIT.done)
+  }
   const command = name !== undefined && Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
   if (command === undefined) return Effect.fail(new Usage({ message: "There is no such command." }))
   return call(command, rest).pipe(
