@@ -202,6 +202,6 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
 export const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
   new RecordedToolError({
     kind: "tool_failed",
-    message,
+    message: message === "" ? errorType : message,
     details: { run_id: runId, seq, error_type: errorType, message }
   })

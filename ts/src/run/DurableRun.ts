@@ -327,9 +327,10 @@ const nameOf = (error: unknown): string => {
   return error instanceof Error ? error.name : typeof error
 }
 
+/** What an error says of itself. Its other fields are not taken: what they hold nobody could keep off the record. */
 const messageOf = (error: unknown): string => {
   if (Predicate.hasProperty(error, "message") && typeof error.message === "string") return error.message.toWellFormed()
-  return String(error).toWellFormed()
+  return typeof error === "object" && error !== null ? "" : String(error).toWellFormed()
 }
 
 const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {

@@ -37,8 +37,9 @@ export const decode = (stored: Uint8Array | string): Value => {
   try {
     const text = typeof stored === "string" ? stored : UTF8.decode(stored)
     return parse(text)
-  } catch (error) {
-    throw new DamagedPayload((error as Error).message)
+  } catch {
+    // What the parser says quotes the payload.
+    throw new DamagedPayload("it is not JSON in UTF-8")
   }
 }
 

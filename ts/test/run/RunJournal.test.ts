@@ -330,6 +330,40 @@ describe("runs", () => {
     )
   )
 
+  it.live("a tool that fails without a message fails with its name", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        class Refused extends Data.TaggedError("Refused")<{ readonly token: string }> {}
+        for (const [runId, failure] of [
+          ["error", new Refused({ token: "secret" })],
+          ["object", { _tag: "Refused", token: "secret" }]
+        ] as const) {
+          const loop = (run: DurableRun) =>
+            Effect.flatMap(Effect.flip(run.tool("t", {}, Effect.fail(failure))), ({ message, details }) =>
+              Effect.as(run.iteration(0), [message, details["message"]])
+            )
+          yield* interrupt(journal, runId, loop)
+          assert.deepStrictEqual(yield* journal.drive(runId, loop), ["Refused", ""])
+        }
+      })
+    )
+  )
+
+  it.live("a payload that is damaged is named, and not quoted", () =>
+    withJournal((journal, path) =>
+      Effect.gen(function* () {
+        yield* journal.drive("r", (run) => run.iteration(0))
+        const database = new DatabaseSync(path)
+        database.exec(`UPDATE journal SET payload = CAST('{"token": secret' AS BLOB)`)
+        database.close()
+        const error = yield* Effect.flip(journal.events("r"))
+        assert.strictEqual(error._tag, "JournalCorrupt")
+        assert.include(error.message, 'run "r", step 0')
+        assert.notInclude(error.message, "secret")
+      })
+    )
+  )
+
   it.live("redaction spares the loop, and the replay still matches", () =>
     Effect.gen(function* () {
       const path = newPath()
