@@ -62,6 +62,7 @@ from .store import (
 if TYPE_CHECKING:
     from .chat import ChatRuntime, ChatSession, ChatTurn, SessionNotFoundError, SessionStore, SubmittedTurn
     from .hosts import CallableHost, ClaudeCliHost, CodexCliHost, SubprocessHost
+    from .replay_check import ReplayCheck, check_replay
     from .run_journal import (
         KIND_APPROVAL,
         KIND_ITERATION,
@@ -145,6 +146,7 @@ __all__ = [
     "RecordedToolError",
     "RecoverableTurn",
     "Refusal",
+    "ReplayCheck",
     "ReplayDivergenceError",
     "ResumeBudgetExhaustedError",
     "RunDifference",
@@ -174,6 +176,7 @@ __all__ = [
     "assess_failed_turn_retry_request",
     "build_host_failure_record",
     "build_host_recovery_record",
+    "check_replay",
     "copy_store",
     "current_idempotency_key",
     "find_settlement",
@@ -230,6 +233,8 @@ _ROOM_OF: dict[str, str] = {
     "UncertainStep": "run_journal",
     "Unknown": "run_journal",
     "current_idempotency_key": "run_journal",
+    "ReplayCheck": "replay_check",
+    "check_replay": "replay_check",
     "copy_store": "store_copy",
     "HostAdapter": "turns",
     "HostFailedError": "turns",

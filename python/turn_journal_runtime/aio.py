@@ -8,7 +8,7 @@ from . import journal_flows, store_flows
 from . import session_recovery as sessions
 from .address import turn_journal_path
 from .bridge import default_async_client
-from .flow import run_async
+from .flow import in_thread, is_async, run_async
 from .journal_flows import UNSET, Unset
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         VerifyReport,
         WriteResult,
     )
+    from .replay_check import Loop, ReplayCheck
+    from .run_journal import RunJournal
     from .turns.aio import acknowledge_turn, recoverable_turns, run_turn
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "acknowledge_turn",
     "assess_failed_turn_retry_request",
     "build_host_failure_record",
+    "check_replay",
     "copy_store",
     "find_settlement",
     "inspect_loopx_turn_journal",
@@ -315,6 +318,21 @@ async def copy_store(
 
     flow = copy_flow(source_root, target_root, goal_id=goal_id, verify_only=verify_only, progress=progress)
     return await run_async(flow, client or default_async_client(), timeout)
+
+
+async def check_replay(journal: RunJournal, run_id: str, loop: Loop) -> ReplayCheck:
+    """Replays a stored run against a loop without running anything new; see `turn_journal_runtime`."""
+    from asyncio import to_thread
+    from collections.abc import Awaitable
+
+    from .run_journal.rehearsal import Rehearsal
+
+    rehearsal = await to_thread(Rehearsal, journal, run_id)
+    with rehearsal:
+        answer = loop(rehearsal.journal, run_id) if is_async(loop) else await in_thread(loop, rehearsal.journal, run_id)
+        if isinstance(answer, Awaitable):
+            await answer
+    return rehearsal.verdict()
 
 
 async def repair_turn_journal(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, doctor, history, listing, node, recovery, runs, store, turns, verification, worker
+from . import demo, doctor, history, listing, node, recovery, replay, runs, store, turns, verification, worker
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -62,6 +62,7 @@ app.command(rich_help_panel="Runs")(runs.approve)
 
 _run = typer.Typer(no_args_is_help=True, help="One run of an agent loop.")
 _run.command()(runs.show)
+_run.command()(replay.check)
 app.add_typer(_run, name="run", rich_help_panel="Runs")
 
 _node = typer.Typer(no_args_is_help=True, help="The Node that runs the core.")

@@ -200,6 +200,24 @@ class Decided(TypedDict):
     by: str
 
 
+class ReplayProblem(TypedDict):
+    """Why a run does not replay: in short, and in full."""
+
+    kind: str
+    why: str
+    message: str
+
+
+class CheckedRun(TypedDict):
+    """Whether a run replays with a loop, and how many of its steps."""
+
+    run_id: str
+    steps: int
+    replayed: int
+    replays: bool
+    problem: ReplayProblem | None
+
+
 class InstalledNode(TypedDict):
     """A Node, and where it is from."""
 
@@ -273,6 +291,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "store-copy": CopyOutcome,
     "runs": list[ListedRun],
     "run show": RunRecord,
+    "run check": list[CheckedRun],
     "settle": Settled,
     "approve": Decided,
     "node install": InstalledNode,

@@ -55,7 +55,7 @@ def runs(
     format: FormatOption = Format.table,
 ) -> Report:
     """The recorded runs of agent loops: which nobody drives any more, and which wait for somebody's word."""
-    with _open(db, root) as journal:
+    with open_journal(db, root) as journal:
         asked = {question.run_id for question in journal.pending_approvals()}
         found = [
             _listed(run, journal, asked)
@@ -97,8 +97,8 @@ def show(
     run_id: RunArgument, db: DatabaseOption = None, root: RootOption = None, format: FormatOption = Format.table
 ) -> Report:
     """One run: its steps, the effects whose outcome is not known, and the questions that wait."""
-    with _open(db, root) as journal:
-        meta = _run_named(journal, run_id)
+    with open_journal(db, root) as journal:
+        meta = run_named(journal, run_id)
         run_id = meta.run_id
         events = journal.events(run_id)
         uncertain = journal.uncertain(run_id)
@@ -170,8 +170,8 @@ def settle(
     """Say what became of a tool call whose outcome is not known. `run show` lists them."""
     if (result is None) is not absent:
         raise typer.BadParameter("Give one of --result JSON and --absent.", param_hint="--result")
-    with _open(db, root) as journal:
-        run_id = _run_named(journal, run_id).run_id
+    with open_journal(db, root) as journal:
+        run_id = run_named(journal, run_id).run_id
         if result is None:
             journal.settle(run_id, step, absent=True)
             said = "it did not happen and may run"
@@ -203,8 +203,8 @@ def approve(
         raise typer.BadParameter("Give one of --decision and --deny.", param_hint="--deny")
     decided = not deny if decision is None else given_json(decision, "--decision")
     who = by if by is not None else _this_user()
-    with _open(db, root) as journal:
-        run_id = _run_named(journal, run_id).run_id
+    with open_journal(db, root) as journal:
+        run_id = run_named(journal, run_id).run_id
         journal.approve(run_id, step, decided, by=who)
     document: Decided = {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who}
     return Report(
@@ -227,7 +227,7 @@ def short_run(run_id: str) -> str:
     return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
 
 
-def _run_named(journal: RunJournal, named: str) -> RunMeta:
+def run_named(journal: RunJournal, named: str) -> RunMeta:
     """The run that an id, whole or short, stands for."""
     meta = journal.run_meta(named)
     if meta is None:
@@ -262,7 +262,7 @@ def _place(db: str | None, root: str | None) -> str:
     return found if is_database(found) else str(run_journal_path(found))
 
 
-def _open(db: str | None, root: str | None) -> RunJournal:
+def open_journal(db: str | None, root: str | None) -> RunJournal:
     """The journal, which must be there: no command makes one."""
     where = _place(db, root)
     if "://" not in where and not Path(where).exists():

@@ -240,3 +240,52 @@ def test_a_hostile_name_cannot_steer_the_terminal(command: Command, tmp_path: Pa
         assert "\\u001b]0;owned" in shown.replace("\\\\", "\\")
     assert "a\\|b" in command("runs", "--db", db, "-f", "markdown").out
     assert command("runs", "--db", db, "-f", "json").json[0]["task"].startswith("\x1b]0;owned")
+
+
+LOOP = """
+from turn_journal_runtime import DurableRun
+
+def before(journal, run_id):
+    print("looking")
+    with DurableRun(journal, run_id) as run:
+        tool, args = ("look", {"at": "x"}) if run_id == "finished" else ("pay", {"amount": 5})
+        run.tool(tool, args, lambda **_: open("ran", "w"))
+
+async def after(journal, run_id):
+    before(journal, run_id)
+    raise KeyError("new")
+
+def other(journal, run_id):
+    with DurableRun(journal, run_id) as run:
+        run.tool("pay", {"amount": 5}, lambda **_: open("ran", "w"))
+"""
+
+
+def test_run_check_says_which_runs_a_loop_parts_from(
+    command: Command, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"loops_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(LOOP)
+    before = db.read_bytes()
+
+    same = command("run", "check", "--entry", f"{module}:before", "--db", db, "-f", "json")
+    assert (same.code, [(run["run_id"], run["replays"], run["replayed"]) for run in same.json]) == (
+        0,
+        [("finished", True, 1), ("died", True, 1)],
+    )
+    assert "All of them replay." in command("run", "check", "--entry", f"{module}:before", "--db", db).out
+
+    changed = command("run", "check", "--entry", f"{module}:other", "--db", db, "-f", "json")
+    assert (changed.code, [run["replays"] for run in changed.json]) == (1, [False, True])
+    assert changed.json[0]["problem"]["kind"] == "replay_divergence"
+    only = command("run", "check", "died", "--entry", f"{module}:other", "--db", db, "-f", "json")
+    assert (only.code, len(only.json)) == (0, 1)
+
+    fails = command("run", "check", "finished", "--entry", f"{module}:after", "--db", db)
+    assert fails.code == 1
+    assert "KeyError" in fails.out
+    assert command("run", "check", "nobody", "--entry", f"{module}:after", "--db", db).code == 3
+    assert command("run", "check", "--entry", "nowhere:loop", "--db", db).code == 2
+    assert not (tmp_path / "ran").exists()
+    assert db.read_bytes() == before
