@@ -161,11 +161,15 @@ class Stage:
 
     def drive(self, o: dict[str, Any], ran: list[str]) -> Any:
         results: list[Any] = []
-        options = {"max_resumes": o["max_resumes"]} if "max_resumes" in o else {}
+        options = {name: o[name] for name in ("max_resumes", "take_over") if name in o}
         with suppress(Died), DurableRun(self.journal, o["run"], **options) as run:
             for step in o["steps"]:
                 if "stop" in step:
                     raise Died
+                for operation in step.get("meanwhile", ()):
+                    self.perform(operation)
+                if "meanwhile" in step:
+                    continue
                 results.append(take(run, step, ran))
         return [result for result in results if result is not FINISHED]
 

@@ -33,26 +33,28 @@ export interface Drive {
 export interface DriveOptions extends Omit<NewRun, "checkpointId"> {
   /** How often the run may be resumed; each resume is counted before it starts. */
   readonly maxResumes?: number
+  /** Take the run also from a driver that is alive; what that one records afterwards is refused. */
+  readonly takeOver?: boolean
 }
 
 const HELD = "FROM run_drives WHERE run_id = ? AND fence = ? AND owner = ?"
 
 /**
- * Takes a run for one driver, or its record alone when it has ended. Throws `TurnBusy` when a living driver has it and
- * `ResumeBudgetExhausted` when it was resumed too often.
+ * Takes a run for one driver, or its record alone when it has ended. Throws `TurnBusy` when a living driver has it that
+ * is not to be replaced, and `ResumeBudgetExhausted` when it was resumed too often.
  */
 export const claim = (
   database: Database,
   ownership: Ownership,
   redact: Redact | null,
   runId: string,
-  { maxResumes = 20, ...run }: DriveOptions
+  { maxResumes = 20, takeOver = false, ...run }: DriveOptions
 ): Drive => {
   const owner = ownership.owner()
   return database.transaction(() => {
     const [found] = database.read("SELECT status FROM runs WHERE run_id = ?", runId)
     if (found !== undefined && found["status"] !== RUNNING) return make(database, ownership, runId, null, 0, true)
-    ownership.refuseDriven(runId)
+    if (!takeOver) ownership.refuseDriven(runId)
     const [before] = database.read("SELECT fence, resumes, suspended FROM run_drives WHERE run_id = ?", runId)
     const isResume = before !== undefined || (found !== undefined && readLastSeq(database, runId) >= 0)
     let resumes = (before?.["resumes"] as number | undefined) ?? 0
@@ -80,7 +82,7 @@ export const claim = (
       resumes
     )
     const drive = make(database, ownership, runId, owner.token, fence, isResume)
-    ownership.begin(runId)
+    ownership.begin(runId, drive)
     return drive
   })
 }
@@ -139,7 +141,7 @@ const make = (
       )
     })
 
-  return {
+  const drive: Drive = {
     runId,
     hasEnded: token === null,
     record,
@@ -173,13 +175,14 @@ const make = (
         closeRun(database, runId, outcome, " AND status = 'running'")
         letGo(false)
       })
-      ownership.end(runId)
+      ownership.end(runId, drive)
     },
     release: (isSuspended) => {
-      ownership.end(runId)
+      ownership.end(runId, drive)
       if (token !== null) letGo(isSuspended)
     }
   }
+  return drive
 }
 
 const lastOf = (numbers: Iterable<number>): ReadonlyArray<number> => {

@@ -5,6 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import type { InvalidJournal } from "../contract/Errors.ts"
 import { type Attempt, wentOn } from "./Attempts.ts"
 import type { Drive } from "./Drive.ts"
@@ -52,6 +53,8 @@ export interface Driving {
   readonly repeatFailure: (seq: number) => void
   readonly mustBeOpen: () => void
   readonly finish: (outcome: string) => Effect.Effect<void, StepError>
+  /** The loop has been left: no step begins any more, and those in flight come to their end. */
+  readonly left: Effect.Effect<void>
   /** Ends the drive as a loop that ended without an error does. */
   readonly succeed: Effect.Effect<void, StepError>
   readonly release: Effect.Effect<void, RunJournalError>
@@ -61,7 +64,11 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   const { runId } = drive
   let nextSeq = 0
   let halted: StepError | null = null
+  /** Its loop has been left: steps in flight are waited for, and none is begun any more. */
+  let isLeft = false
   let isOver = false
+  let inFlight = 0
+  const waiting = new Set<() => void>()
 
   const halt = <E extends StepError>(error: E): E => {
     halted = error
@@ -81,7 +88,9 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   }
 
   const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
-    error._tag === "RecordedToolError" || error._tag === "InvalidJournal" || drive.hasEnded
+    error._tag === "RecordedToolError" ||
+    error._tag === "InvalidJournal" ||
+    (error._tag === "JournalConflict" && drive.hasEnded)
 
   const misplaced = (): InvalidJournal =>
     invalid(
@@ -91,12 +100,30 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
     Effect.flatMap(Within, (within): Effect.Effect<A, E | StepError, R> => {
       if (halted !== null) return Effect.fail(halted)
-      if (isOver) {
+      if (isLeft || isOver) {
         return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
       }
       if (within.includes(drive)) return Effect.fail(misplaced())
-      return Effect.onError(body(nextSeq++), (cause) => Effect.sync(() => cutShort(cause)))
+      inFlight++
+      return Effect.onExit(body(nextSeq++), (exit) =>
+        Effect.sync(() => {
+          if (Exit.isFailure(exit)) cutShort(exit.cause)
+          if (--inFlight === 0) for (const wake of waiting) wake()
+        })
+      )
     })
+
+  /** No step begins from here on, and those in flight, which the loop has forked, come to their end. */
+  const left: Effect.Effect<void> = Effect.andThen(
+    Effect.yieldNow, // a fiber that was forked a moment ago has not begun its step yet
+    Effect.callback<void>((resume) => {
+      isLeft = true
+      const wake = (): void => resume(Effect.void)
+      if (inFlight === 0) return wake()
+      waiting.add(wake)
+      return Effect.sync(() => waiting.delete(wake))
+    })
+  )
 
   const written = (write: () => void): void => {
     try {
@@ -145,13 +172,19 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   const finish: Driving["finish"] = (outcome) =>
     Effect.flatMap(Within, (within): Effect.Effect<void, StepError> => {
       if (within.includes(drive)) return Effect.fail(misplaced())
-      if (halted !== null) return Effect.fail(halted)
-      if (isOver) return Effect.void
-      return attempting(() => {
-        if (nextSeq <= drive.lastSeq) throw diverge(nextSeq, { kind: "end" }, ["kind"], "the loop ended")
-        if (!drive.hasEnded) drive.finish(outcome)
-        isOver = true
+      const ending = Effect.suspend(() => {
+        if (halted !== null) return Effect.fail(halted)
+        if (isOver) return Effect.void
+        return attempting(() => {
+          if (nextSeq <= drive.lastSeq) throw diverge(nextSeq, { kind: "end" }, ["kind"], "the loop ended")
+          if (!drive.hasEnded) drive.finish(outcome)
+          isOver = true
+        })
       })
+      const reopened = Effect.sync(() => {
+        isLeft = isOver
+      })
+      return Effect.ensuring(Effect.andThen(left, ending), reopened)
     })
 
   return {
@@ -189,7 +222,11 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
       )
     },
     finish,
-    succeed: Effect.suspend(() => (halted === null ? finish("done") : Effect.void)),
+    left,
+    succeed: Effect.andThen(
+      left,
+      Effect.suspend(() => (halted === null ? finish("done") : Effect.void))
+    ),
     release: Effect.suspend(() => {
       if (isOver) return Effect.void
       isOver = true

@@ -81,7 +81,7 @@ export interface DurableRun {
   readonly now: Effect.Effect<number, StepError>
   readonly random: Effect.Effect<number, StepError>
   readonly uuid: Effect.Effect<string, StepError>
-  /** Closes the run with an outcome. */
+  /** Closes the run with an outcome and ends the drive, once its steps in flight have ended. */
   readonly finish: (outcome: string) => Effect.Effect<void, StepError>
 }
 
@@ -157,7 +157,10 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
         } else if (options.restartSafe !== true) {
           const answer = options.readback === undefined ? Unknown : yield* options.readback(plan.key)
           if (answer._tag === "Committed") {
-            const { value, kept } = yield* attempting(() => recordable({ result: answer.result ?? null }))
+            const { value, kept } = yield* Effect.mapError(
+              attempting(() => recordable({ result: answer.result ?? null })),
+              halt // the effect has happened, and nothing on record says so
+            )
             yield* attempting(() => record.insert(seq, KIND_TOOL_RESULT, encode(kept)))
             return value["result"] ?? null
           }

@@ -6,8 +6,9 @@ import { isAlive, makeOwner, type Owner } from "./Liveness.ts"
 export interface Ownership {
   /** The owner of this handle, made when it is first needed. */
   readonly owner: () => Owner
-  readonly begin: (runId: string) => void
-  readonly end: (runId: string) => void
+  readonly begin: (runId: string, driver: object) => void
+  /** A driver drives its run no more; one that has taken the run over from it still does. */
+  readonly end: (runId: string, driver: object) => void
   /** Whether the owner that is noted on a run lives and drives it. */
   readonly isDriven: (runId: string, token: string | null) => boolean
   /** Asked inside of the transaction that wants to change a run. Throws `TurnBusy`. */
@@ -17,13 +18,13 @@ export interface Ownership {
 
 export const make = (database: Database): Ownership => {
   let own: Owner | null = null
-  const drives = new Set<string>()
+  const drivers = new Map<string, object>()
   /** Tokens are never used twice, so that the dead stay dead. */
   const dead = new Set<string>()
 
   const isDriven = (runId: string, token: string | null): boolean => {
     if (token === null || dead.has(token)) return false
-    if (token === own?.token) return drives.has(runId)
+    if (token === own?.token) return drivers.has(runId)
     if (database.path !== MEMORY && isAlive(database.path, token)) return true
     dead.add(token)
     return false
@@ -34,11 +35,11 @@ export const make = (database: Database): Ownership => {
       own ??= makeOwner(database.path)
       return own
     },
-    begin: (runId) => {
-      drives.add(runId)
+    begin: (runId, driver) => {
+      drivers.set(runId, driver)
     },
-    end: (runId) => {
-      drives.delete(runId)
+    end: (runId, driver) => {
+      if (drivers.get(runId) === driver) drivers.delete(runId)
     },
     isDriven,
     refuseDriven: (runId) => {
@@ -54,7 +55,7 @@ export const make = (database: Database): Ownership => {
     release: () => {
       own?.release()
       own = null
-      drives.clear()
+      drivers.clear()
     }
   }
 }

@@ -6,6 +6,7 @@ import { existsSync, renameSync, rmSync } from "node:fs"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { backup as copyDatabase } from "node:sqlite"
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -128,7 +129,14 @@ export const make = (
             >,
             (claimed) => Driving.make(claimed, redact, attempting)
           ),
-          (driving) => Effect.tap(loop(Durable.make(driving, attempting)), driving.succeed),
+          (driving) =>
+            loop(Durable.make(driving, attempting)).pipe(
+              // What a step in flight comes to is recorded while the run is still ours; who interrupts waits for nothing.
+              Effect.catchCause((cause) =>
+                Effect.andThen(Cause.hasInterrupts(cause) ? Effect.void : driving.left, Effect.failCause(cause))
+              ),
+              Effect.tap(driving.succeed)
+            ),
           ({ release }, exit) => (Exit.isSuccess(exit) ? Effect.orDie(release) : Effect.ignore(release))
         )
       return RunJournal.of({

@@ -168,11 +168,20 @@ class Stage {
       }),
     drive: (o, ran) => {
       const results: Array<Value> = []
-      const options = o["max_resumes"] === undefined ? {} : { maxResumes: o["max_resumes"] as number }
+      const options = {
+        ...(o["max_resumes"] === undefined ? {} : { maxResumes: o["max_resumes"] as number }),
+        takeOver: o["take_over"] === true
+      }
+      const meanwhile = (step: Payload) =>
+        Effect.forEach((step["meanwhile"] ?? []) as never as ReadonlyArray<Operation>, (operation) =>
+          this.perform(operation)
+        )
       const loop = (run: DurableRun) =>
         Effect.gen(function* () {
           for (const step of o["steps"] as ReadonlyArray<Payload>) {
             if (step["stop"] === true) return yield* new Died()
+            yield* meanwhile(step)
+            if (step["meanwhile"] !== undefined) continue
             const result = yield* take(run, step, ran)
             if (result !== undefined) results.push(result)
           }

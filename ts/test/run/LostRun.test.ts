@@ -7,6 +7,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Data from "effect/Data"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import { CurrentIdempotencyKey, type DurableRun } from "../../src/run/DurableRun.ts"
 import { make, type RunJournal } from "../../src/run/RunJournal.ts"
 
@@ -60,6 +61,45 @@ describe("a drive that lost its run", () => {
           assert.strictEqual((yield* journal.runMeta("r"))?.status, "running")
         }
         assert.deepStrictEqual([ran, yield* journal.events("r")], [[], []])
+      })
+    )
+  )
+
+  it.live("leaves the run to the one that has taken it over, in the same handle and in another", () =>
+    staged(({ journal, other }) =>
+      Effect.gen(function* () {
+        for (const [runId, elsewhere] of [
+          ["same", journal],
+          ["another", other]
+        ] as const) {
+          const taken = yield* Deferred.make<void>()
+          const ended = yield* Deferred.make<void>()
+          const first = Effect.exit(
+            journal.drive(runId, () =>
+              Effect.andThen(Deferred.succeed(taken, undefined), Effect.andThen(Effect.sleep(20), Effect.void))
+            )
+          )
+          const second = elsewhere.drive(
+            runId,
+            (run) =>
+              Effect.gen(function* () {
+                yield* Deferred.await(ended)
+                assert.notInclude(yield* journal.interruptedRuns(), runId)
+                assert.strictEqual((yield* Effect.flip(other.drive(runId, () => Effect.void)))._tag, "TurnBusy")
+                return yield* run.tool("t", {}, Effect.succeed("mine"))
+              }),
+            { takeOver: true }
+          )
+          const driving = yield* Effect.forkChild(first)
+          yield* Deferred.await(taken)
+          const replacing = yield* Effect.forkChild(second)
+          const exit = yield* Fiber.join(driving)
+          const lost = exit._tag === "Failure" ? exit.cause.reasons[0] : undefined
+          assert.strictEqual(lost?._tag === "Fail" ? lost.error._tag : null, "TurnBusy")
+          yield* Deferred.succeed(ended, undefined)
+          assert.strictEqual(yield* Fiber.join(replacing), "mine")
+          assert.strictEqual((yield* journal.runMeta(runId))?.outcome, "done")
+        }
       })
     )
   )

@@ -1,0 +1,142 @@
+/** Steps in flight when their loop ends: waited for, recorded, and no dead end. run-journal.md, section 4. */
+import { mkdtempSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Data from "effect/Data"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import type { DurableRun } from "../../src/run/DurableRun.ts"
+import { make, type RunJournal } from "../../src/run/RunJournal.ts"
+
+class Killed extends Data.TaggedError("Killed") {}
+
+type Journal = RunJournal["Service"]
+
+const withJournal = <A, E>(use: (journal: Journal) => Effect.Effect<A, E>) => {
+  const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
+  return Effect.scoped(Effect.flatMap(make({ path }), use))
+}
+
+const results = (journal: Journal, runId: string) =>
+  Effect.map(journal.events(runId), (events) =>
+    events.filter(({ kind }) => kind === "tool_result").map(({ payload }) => payload["result"])
+  )
+
+const slow = (run: DurableRun) => run.tool("work", {}, Effect.as(Effect.sleep(20), "worked"))
+
+describe("steps in flight when the loop ends", () => {
+  it.live("are recorded before the run is closed, finished or left with a failure", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const ends: Readonly<Record<string, (run: DurableRun) => Effect.Effect<void, { readonly _tag: string }>>> = {
+          closed: () => Effect.void,
+          finished: (run) => run.finish("succeeded"),
+          failed: () => Effect.fail(new Killed()),
+          died: () => Effect.die("bug")
+        }
+        for (const [runId, end] of Object.entries(ends)) {
+          const fibers: Array<Fiber.Fiber<unknown, unknown>> = []
+          yield* Effect.exit(
+            journal.drive(runId, (run) =>
+              Effect.gen(function* () {
+                fibers.push(yield* Effect.forkChild(slow(run)))
+                yield* end(run)
+              })
+            )
+          )
+          assert.deepStrictEqual(yield* results(journal, runId), ["worked"], runId)
+          for (const fiber of fibers) assert.strictEqual(yield* Fiber.join(fiber), "worked")
+        }
+        assert.deepStrictEqual(yield* journal.interruptedRuns(), ["failed", "died"])
+        assert.strictEqual((yield* journal.runMeta("finished"))?.outcome, "succeeded")
+      })
+    )
+  )
+
+  it.live("are the last ones: a fork that steps for ever does not keep the loop", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        for (const end of [Effect.void, Effect.fail(new Killed())]) {
+          const forks: Array<Fiber.Fiber<unknown, { readonly _tag: string; readonly message: string }>> = []
+          yield* Effect.exit(
+            journal.drive("r", (run) =>
+              Effect.gen(function* () {
+                forks.push(yield* Effect.forkDetach(Effect.forever(slow(run))))
+                yield* Effect.sleep(5)
+                yield* end
+              })
+            )
+          ).pipe(Effect.timeout("5 seconds"))
+          for (const fork of forks) {
+            const refused = yield* Effect.flip(Fiber.join(fork))
+            assert.include(refused.message, "has ended")
+          }
+          assert.deepStrictEqual(yield* results(journal, "r"), ["worked"])
+          yield* journal.deleteRun("r")
+        }
+      })
+    )
+  )
+
+  it.live("are not waited for by who interrupts", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        // One is interrupted in its loop, one while it waits at its end.
+        for (const loop of [Effect.never, Effect.void]) {
+          const begun = yield* Deferred.make<void>()
+          const hangs = Effect.andThen(Deferred.succeed(begun, undefined), Effect.never)
+          const driving = yield* Effect.forkChild(
+            journal.drive("r", (run) => Effect.andThen(Effect.forkDetach(run.tool("t", {}, hangs)), loop))
+          )
+          yield* Deferred.await(begun)
+          yield* Effect.timeout(Fiber.interrupt(driving), "5 seconds")
+          assert.deepStrictEqual(
+            (yield* journal.uncertain("r")).map(({ tool }) => tool),
+            ["t"]
+          )
+          assert.deepStrictEqual(yield* journal.interruptedRuns(), ["r"])
+          yield* journal.deleteRun("r")
+        }
+      })
+    )
+  )
+
+  it.live("that are interrupted keep the run from being closed", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const error = yield* Effect.flip(
+          journal.drive("r", (run) =>
+            Effect.gen(function* () {
+              const fiber = yield* Effect.forkChild(slow(run))
+              yield* Effect.sleep(5)
+              yield* Effect.forkChild(Fiber.interrupt(fiber))
+              yield* run.finish("succeeded")
+            })
+          )
+        )
+        assert.include(error.message, "was interrupted")
+        assert.strictEqual((yield* journal.runMeta("r"))?.status, "running")
+      })
+    )
+  )
+
+  it.live("a finish that is given up leaves the drive as it was", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const loop = (run: DurableRun) =>
+          Effect.gen(function* () {
+            const fiber = yield* Effect.forkChild(slow(run))
+            yield* Effect.sleep(1)
+            assert.isTrue(Exit.isFailure(yield* Effect.exit(Effect.timeout(run.finish("failed"), 1))))
+            yield* Fiber.join(fiber)
+            return yield* run.iteration(1)
+          })
+        assert.strictEqual(yield* journal.drive("r", loop), 1)
+        assert.strictEqual((yield* journal.runMeta("r"))?.outcome, "done")
+      })
+    )
+  )
+})
