@@ -209,7 +209,7 @@ def _typescript(code: str, exit_code: int) -> str:
             check=False,
         )
     if done.returncode != exit_code:
-        raise DocumentError(f"ended with {done.returncode}, not {exit_code}: {done.stderr}")
+        raise DocumentError(f"ended with {done.returncode}, not {exit_code}: {done.stderr or done.stdout}")
     return done.stdout
 
 

@@ -22,6 +22,51 @@ const STRICT = {
   noEmit: true
 }
 
+/** What the package exports beside types: a name is added or taken away here, too, and said in the changelog. */
+const SURFACE = `
+Absent AssessParams Assessment BindingAnswer CHECK_KINDS CHECK_OUTCOMES Committed Core CurrentIdempotencyKey Databases
+Driver ERRORS FileDriver HOST_FAILURE_KINDS HOST_FAILURE_SCHEMA HOST_RECOVERY_SCHEMA HostFailure HostFailureKind
+HostFailureParams INSPECTION_REQUEST_SCHEMA INSPECTION_SCHEMA INVALID_JOURNAL_KINDS Info InspectParams
+InspectStoredParams Inspection InvalidJournal JOURNAL_CONFLICT_KINDS JOURNAL_CORRUPT_KINDS JournalConflict
+JournalCorrupt JournalDocument JournalNotFound JournalStore Json KIND_APPROVAL KIND_ITERATION KIND_MODEL_DECISION
+KIND_TOOL_CALL KIND_TOOL_RESULT KIND_VERIFICATION Limits MemoryDriver Method NoParams Observed PROTOCOL_VERSION
+RECOVERY_ACTIONS RECOVERY_AUDIT_SCHEMA RECOVERY_DECISION_SCHEMA REFUSALS ReadParams ReadResult Ready RecordedEffects
+RecordedToolError RecoveryAudit RecoveryCheck RecoveryDecision RefusalReason ReplayDivergence ResumeBudgetExhausted
+RunJournal RunNotFound SESSION_BINDING_SCHEMA SETTLEMENT_IDENTITY_SCOPED_SCHEMA SETTLEMENT_IDENTITY_TODO_SCHEMA
+SETTLEMENT_PLAN_SCHEMA STORE_FAILURE_KINDS STORE_UNAVAILABLE_KINDS ShutdownResult StoreFailure StoreUnavailable
+TASK_ORCHESTRATION_SCHEMA TERMINAL_CLOSEOUT TRANSACTION_PHASES TURN_JOURNAL_SCHEMA TurnBusy TurnSuspended
+UncertainEffect Unknown VIOLATIONS Violation Wire WriteParams WriteResult assessRetry checkReplay hostFailureRecord
+inspect methods operationId serve turnJournalPath
+`
+
+/** What a library exports whose functions and layers are made of ours, with the types that follow from them. */
+const LIBRARY = `
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as core from "turn-journal-core"
+import * as NodeRuntime from "turn-journal-core/NodeRuntime"
+import * as PostgresDriver from "turn-journal-core/PostgresDriver"
+
+export const agent = (run: core.DurableRun) => run.tool("t", {}, run.model(Effect.succeed(1)))
+export const checked = (run: core.DurableRun) => run.verification("t", true)
+export const runs = core.RunJournal.use((journal) => Effect.succeed(journal))
+export const drive = core.RunJournal.use((journal) => journal.drive("r", agent))
+export const store = core.JournalStore.use((store) => Effect.succeed(store))
+export const driver = core.Driver.use((driver) => Effect.succeed(driver))
+export const layers = [
+  Layer.merge(NodeRuntime.layer, core.RunJournal.layer()),
+  NodeRuntime.layerStore,
+  core.JournalStore.layer(),
+  core.FileDriver.layer(),
+  core.MemoryDriver.layer,
+  core.Observed.layer,
+  PostgresDriver.layer()
+] as const
+export const rules = [core.inspect, core.operationId, core.assessRetry, core.hostFailureRecord, core.turnJournalPath] as const
+export const protocol = [core.methods, core.serve(core.methods), NodeRuntime.serve] as const
+export const { make } = PostgresDriver
+`
+
 let folder = ""
 let files: ReadonlyArray<string> = []
 beforeAll(() => {
@@ -66,6 +111,15 @@ it("has no crash points that an environment could arm", () => {
   }
 })
 
+it("exports what it promises, and nothing else", () => {
+  const { stdout } = node([
+    "--input-type=module",
+    "--eval",
+    'console.log(Object.keys(await import("turn-journal-core")).join(" "))'
+  ])
+  assert.deepEqual(stdout.trim().split(" ").toSorted(), SURFACE.trim().split(/\s+/).toSorted())
+})
+
 it("compiles in a strict project: the pages' programs and the example", () => {
   for (const page of PAGES) {
     const blocks = [...readFileSync(join(ROOT, page), "utf8").matchAll(/^```ts\n(.*?)^```$/gms)]
@@ -79,6 +133,16 @@ it("compiles in a strict project: the pages' programs and the example", () => {
   const { status, stdout } = node([join(ROOT, "node_modules", "typescript", "bin", "tsc"), "-p", folder])
   assert.equal(status, 0, stdout)
   assert.isAbove(readdirSync(folder).filter((name) => name.endsWith(".ts")).length, PAGES.length)
+})
+
+it("has every type that its signatures name, for the declarations of a library that is made of it", () => {
+  const library = join(folder, "library")
+  mkdirSync(library)
+  writeFileSync(join(library, "library.ts"), LIBRARY)
+  const options = { ...STRICT, noEmit: false, declaration: true, outDir: "out" }
+  writeFileSync(join(library, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["*.ts"] }))
+  const { status, stdout } = node([join(ROOT, "node_modules", "typescript", "bin", "tsc"), "-p", library])
+  assert.equal(status, 0, stdout)
 })
 
 it("runs: the command, and the library with nothing left open", () => {
