@@ -113,7 +113,7 @@ class _Again(BaseRetryStrategy):
         return RetryDecision(retry_in={"seconds": seconds})
 
 
-class _Trouble(logging.Handler):
+class Trouble(logging.Handler):
     """What ended procrastinate's worker: where that was one of its own tasks, it tells its log alone."""
 
     def __init__(self) -> None:
@@ -121,10 +121,12 @@ class _Trouble(logging.Handler):
         self.error: Exception | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and isinstance(record.exc_info[1], Exception):
+        # What failed in a job, perhaps while the worker was ending, is no reason why it ended.
+        is_its_own = str(getattr(record, "action", "")).startswith("side_task")
+        if is_its_own and record.exc_info and isinstance(record.exc_info[1], Exception):
             self.error = record.exc_info[1]
 
-    def __enter__(self) -> _Trouble:
+    def __enter__(self) -> Trouble:
         logging.getLogger("procrastinate").addHandler(self)
         return self
 
@@ -206,7 +208,7 @@ class _Worker:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             begun = time.monotonic()
-            with _Trouble() as trouble:
+            with Trouble() as trouble:
                 try:
                     await self._serve_once()
                 except (psycopg.Error, exceptions.ConnectorException) as error:

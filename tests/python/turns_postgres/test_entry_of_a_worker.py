@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from dataclasses import replace
@@ -10,11 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from procrastinate import App
+from procrastinate.exceptions import ConnectorException
+from procrastinate.testing import InMemoryConnector
 
 from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
 from turn_journal_runtime.worker.queue import Job
+from turn_journal_runtime.worker.worker import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,3 +85,23 @@ def test_what_has_waited_often_waits_no_longer_than_the_longest(again: int) -> N
 def test_a_due_turn_shows_no_password() -> None:
     due = replace(DUE, runtime_root="postgresql://user:s3cret@host/db")
     assert (due.runtime_root.count("s3cret"), repr(due).count("s3cret")) == (1, 0)
+
+
+def test_why_a_queue_was_lost_is_not_what_a_job_raised_meanwhile() -> None:
+    """The worker would take the program's error for its own, and end."""
+    log, lost = logging.getLogger("procrastinate.worker"), ConnectorException("lost")
+
+    async def fail() -> None:
+        raise ValueError("of the job")
+
+    async def worked() -> None:
+        queue = App(connector=InMemoryConnector())
+        task = queue.task(name="fail")(fail)
+        async with queue.open_async():
+            await task.defer_async()
+            await queue.run_worker_async(wait=False, install_signal_handlers=False, listen_notify=False)
+
+    with Trouble() as trouble:
+        log.error("as procrastinate says it", exc_info=lost, extra={"action": "side_task_failed"})
+        asyncio.run(worked())
+    assert trouble.error is lost
