@@ -1,11 +1,11 @@
 """Traces, metrics and logs of what this package does, for those who already have them.
 
-Nothing is imported for it. Where the process has loaded OpenTelemetry, each call of the core and each turn is a span
-and each call is measured; the core's own work appears under the call that asked for it, in the same trace. Where it
-has not, nothing happens. What is logged goes to the logger `turn_journal_runtime` at DEBUG, so that it is off until
-somebody turns it on; its fields are in the record's `turn_journal`.
+Nothing is imported for it. Where the process has loaded OpenTelemetry, each call of the core, each turn and each tool
+or model step of a run is a span, and each call is measured; the core's own work appears under the call that asked for
+it, in the same trace. Where it has not, nothing happens. What is logged goes to the logger `turn_journal_runtime` at
+DEBUG, so that it is off until somebody turns it on; its fields are in the record's `turn_journal`.
 
-Spans, metrics and logs carry names of methods, goals, turns and errors: no journals, arguments or results.
+Spans, metrics and logs carry names of methods, goals, turns, runs, tools and errors: no journals, arguments or results.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from .errors import TurnJournalError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["CALL_DURATION", "LOGGER", "TRACER", "observed_call", "observed_turn"]
+__all__ = ["CALL_DURATION", "LOGGER", "TRACER", "observed_call", "observed_step", "observed_turn"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 #: The name of the logger.
@@ -33,6 +34,8 @@ CALL_DURATION: Final = "turn_journal.call.duration"
 
 #: An answer, and no failure of the call: every new turn begins with a look for one that is not there.
 _NOT_FOUND: Final = "journal_not_found"
+#: What ends a span early and is no failure, either: a run inside of a step waits for a person.
+_NO_FAILURES: Final = frozenset((_NOT_FOUND, "turn_suspended"))
 #: Asks the core to say what it did.
 _TRACED: Final = b'"trace":true,'
 
@@ -58,6 +61,49 @@ def observed_turn(
             },
         )
     return flow
+
+
+def observed_step(
+    step: Generator[A, Any, T], kind: str, run_id: str, seq: int, tool: str | None = None
+) -> Generator[A, Any, T]:
+    """A step of a run as a span, current while its function runs. One that is on record does nothing, and is none: the
+    trace of a resumed run shows what was done in it."""
+    return _observed_step(step, kind, run_id, seq, tool) if "opentelemetry.trace" in sys.modules else step
+
+
+def _observed_step(
+    step: Generator[A, Any, T], kind: str, run_id: str, seq: int, tool: str | None
+) -> Generator[A, Any, T]:
+    try:
+        action = next(step)
+    except StopIteration as end:
+        recorded: T = end.value
+        return recorded
+    from opentelemetry import context
+
+    trace: Any = sys.modules["opentelemetry.trace"]
+    attributes: dict[str, str | int] = {"turn_journal.run_id": run_id, "turn_journal.seq": seq}
+    if tool is not None:
+        attributes["turn_journal.tool"] = tool
+    span = trace.get_tracer(TRACER).start_span(f"turn_journal {kind}", attributes=attributes)
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        while True:
+            try:
+                outcome = yield action
+            except BaseException as error:
+                action = step.throw(error)
+            else:
+                action = step.send(outcome)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    except Exception as error:
+        _fail(trace, span, error.kind if isinstance(error, TurnJournalError) else type(error).__name__)
+        raise
+    finally:
+        context.detach(token)
+        span.end()
 
 
 def _observed_call(method: str, exchange: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
@@ -138,7 +184,7 @@ def _logged_turn(flow: Generator[Any, Any, T], attributes: dict[str, str], trace
 def _fail(trace: Any, span: Any, kind: str) -> None:
     """Marks a span as failed, with the error's kind; messages may name paths, and stay in the process."""
     span.set_attribute("error.type", kind)
-    if kind != _NOT_FOUND:
+    if kind not in _NO_FAILURES:
         span.set_status(trace.Status(trace.StatusCode.ERROR, kind))
 
 

@@ -41,7 +41,7 @@ FACADE = {
         "store_flows",
         "turns",
     },
-    "run_journal": {"address", "errors", "settings", "documents", "json_values"},
+    "run_journal": {"address", "errors", "settings", "documents", "json_values", "observability"},
     "turns": {
         "address",
         "bridge",

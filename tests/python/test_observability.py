@@ -11,6 +11,8 @@ import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -156,6 +158,113 @@ def test_async_turns_keep_their_traces_apart(tmp_path: Path) -> None:
     for turn in turns:
         calls = [span for span in spans if span["trace"] == turn["trace"] and span["kind"] == "CLIENT"]
         assert len(calls) >= 5
+
+
+_STEPS = """
+import asyncio, json
+from concurrent.futures import ThreadPoolExecutor
+from turn_journal_runtime import AsyncDurableRun, DurableRun, RecordedToolError, RunJournal
+
+def mine(name, value="marker-in-a-result"):
+    with trace.get_tracer("mine").start_as_current_span(name):
+        return value
+
+def fails(**_):
+    raise ValueError("marker-in-a-result")
+
+def seen():
+    found = [[s["name"], s["parent"], s["attributes"], s["ok"]] for s in spans()]
+    exporter.clear()
+    return found
+"""
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_step_is_a_span_when_it_is_taken_and_none_when_it_is_replayed(tmp_path: Path, form: str) -> None:
+    script = (
+        _LISTENING
+        + _STEPS
+        + dedent("""
+        async def loop(run, take):
+            await take(run.model(mine, "ask", request={"p": "marker-in-a-result"}))
+            await take(run.tool("look", {"marker-in-a-result": 1}, lambda **_: mine("looking")))
+            await take(run.iteration(0))
+
+        async def drive(form, last):
+            async def done(value):
+                return value
+            with trace.get_tracer("mine").start_as_current_span("agent"):
+                if form == "sync":
+                    with DurableRun(journal, "r") as run:
+                        await loop(run, done)
+                        run.submit(pool, "last", {}, last).result()
+                else:
+                    async with AsyncDurableRun(journal, "r") as run:
+                        async def same(value):
+                            return await value
+                        await loop(run, same)
+                        await asyncio.gather(run.tool("last", {}, last))
+
+        with RunJournal("runs.db") as journal, ThreadPoolExecutor(1) as pool:
+            try:
+                asyncio.run(drive(FORM, fails))
+            except ValueError:
+                pass
+            first = seen()
+            journal.settle("r", 3, absent=True)
+            asyncio.run(drive(FORM, lambda: mine("last one")))
+            print(json.dumps([first, seen()]))
+        """).replace("FORM", repr(form))
+    )
+    first, again = _run(script, tmp_path)
+    at = {"turn_journal.run_id": "r"}
+    last = {**at, "turn_journal.seq": 3, "turn_journal.tool": "last"}
+    assert first == [
+        ["ask", "turn_journal model", {}, True],
+        ["turn_journal model", "agent", {**at, "turn_journal.seq": 0}, True],
+        ["looking", "turn_journal tool", {}, True],
+        ["turn_journal tool", "agent", {**at, "turn_journal.seq": 1, "turn_journal.tool": "look"}, True],
+        ["turn_journal tool", "agent", {**last, "error.type": "ValueError"}, False],
+        ["agent", None, {}, False],
+    ]
+    assert again == [
+        ["last one", "turn_journal tool", {}, True],
+        ["turn_journal tool", "agent", last, True],
+        ["agent", None, {}, True],
+    ]
+
+
+def test_steps_at_once_keep_their_spans_apart_and_one_that_waits_is_no_failure(tmp_path: Path) -> None:
+    script = (
+        _LISTENING
+        + _STEPS
+        + dedent("""
+        async def slow(n):
+            await asyncio.sleep(0.01 * (3 - n))
+            return mine(f"work {n}")
+
+        def asks():
+            with DurableRun(journal, "inner") as inner:
+                inner.approval("May I?")
+
+        async def main():
+            async with AsyncDurableRun(journal, "r") as run:
+                await asyncio.gather(*(run.tool(f"t{n}", {"n": n}, slow) for n in range(3)))
+                await run.tool("research", {}, asks)
+
+        with RunJournal("runs.db") as journal:
+            try:
+                asyncio.run(main())
+            except Exception as error:
+                kind = error.kind
+            print(json.dumps([kind, seen()]))
+        """)
+    )
+    kind, found = _run(script, tmp_path)
+    tools = [attributes["turn_journal.tool"] for name, _, attributes, _ in found if name == "turn_journal tool"]
+    assert (kind, tools) == ("turn_suspended", ["t2", "t1", "t0", "research"])
+    assert found[-1][2]["error.type"] == "turn_suspended"
+    assert all(ok for *_, ok in found)
 
 
 def test_without_opentelemetry_and_logging_nothing_is_loaded_or_said(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import orjson
 
 from ..errors import InvalidJournalError, ReplayDivergenceError, TurnSuspended, UncertainEffectError
+from ..observability import observed_step
 from .driving import WITHIN, Driving
 from .events import (
     KIND_APPROVAL,
@@ -87,6 +88,20 @@ class DurableSteps(Driving):
             return _MISS
 
     def _tool(
+        self,
+        seq: int,
+        drive: Drive,
+        name: str,
+        args: Arguments,
+        fn: Callable[..., Any],
+        restart_safe: bool,
+        readback: Callable[[str], Any] | None,
+        label: str | None,
+    ) -> Step[Any]:
+        step = self._take_tool(seq, drive, name, args, fn, restart_safe, readback, label)
+        return observed_step(step, "tool", self._run_id, seq, name)
+
+    def _take_tool(
         self,
         seq: int,
         drive: Drive,
@@ -180,6 +195,11 @@ class DurableSteps(Driving):
         return value["result"]
 
     def _model(
+        self, seq: int, drive: Drive, fn: Callable[..., Any], args: Sequence[Any], request: Any, on_change: OnChange
+    ) -> Step[Any]:
+        return observed_step(self._take_model(seq, drive, fn, args, request, on_change), "model", self._run_id, seq)
+
+    def _take_model(
         self, seq: int, drive: Drive, fn: Callable[..., Any], args: Sequence[Any], request: Any, on_change: OnChange
     ) -> Step[Any]:
         if on_change not in ("diverge", "ask_again"):

@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
+import * as Tracer from "effect/Tracer"
 import type { InvalidJournal } from "../contract/Errors.ts"
 import type { Attempt } from "./Attempts.ts"
 import { type Attempting, type Driving, failure } from "./Driving.ts"
@@ -85,9 +86,34 @@ export interface DurableRun {
   readonly finish: (outcome: string) => Effect.Effect<void, StepError>
 }
 
+/** What a tool's step has to do. */
+type Plan =
+  | { readonly _tag: "Known"; readonly value: Value }
+  | { readonly _tag: "Begin"; readonly call: string }
+  | { readonly _tag: "Again"; readonly key: string; readonly attempt: Attempt | undefined }
+
 /** The steps of a drive. */
 export const make = (driving: Driving, attempting: Attempting): DurableRun => {
   const { runId, lastSeq, step, halt, record, at, recordedAt, recordable, diverge, expectNothing, mustBeOpen } = driving
+
+  /**
+   * A step as a span, with its ids alone, where the program has a tracer: spans of Effect's own go nowhere, and cost half a
+   * step. One that is on record does nothing, and is none.
+   */
+  const traced = <A, E, R>(
+    kind: "tool" | "model",
+    seq: number,
+    live: Effect.Effect<A, E, R>,
+    more: Readonly<Record<string, string>> = {}
+  ): Effect.Effect<A, E, R> =>
+    Effect.flatMap(Effect.tracer, (tracer) =>
+      tracer === Tracer.nativeTracer
+        ? live
+        : Effect.withSpan(live, `turn_journal ${kind}`, {
+            attributes: { "turn_journal.run_id": runId, "turn_journal.seq": seq, ...more },
+            captureStackTrace: false
+          })
+    )
 
   /** Runs a tool or a model; what it fails with is recorded, and is its failure from here on. */
   const running = <A, E, R>(seq: number, kind: Kind, work: Effect.Effect<A, E, R>) =>
@@ -120,11 +146,32 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
   const tool: DurableRun["tool"] = (name, args, run, options = {}) =>
     step((seq) =>
       Effect.gen(function* () {
-        type Plan =
-          | { readonly _tag: "Known"; readonly value: Value }
-          | { readonly _tag: "Begin"; readonly call: string }
-          | { readonly _tag: "Again"; readonly key: string; readonly attempt: Attempt | undefined }
         const key = `${runId}:${seq}:${name}`
+        const live = (plan: Exclude<Plan, { readonly _tag: "Known" }>) =>
+          Effect.gen(function* () {
+            if (plan._tag === "Begin") {
+              yield* attempting(() => record.insert(seq, KIND_TOOL_CALL, plan.call))
+              return yield* attemptTool(seq, key, run)
+            }
+            if (plan.attempt?.state === "absent") {
+              // The word that it did not happen holds for one attempt.
+              yield* attempting(() => record.attempt(seq, AGAIN))
+            } else if (options.restartSafe !== true) {
+              const answer = options.readback === undefined ? Unknown : yield* options.readback(plan.key)
+              if (answer._tag === "Committed") {
+                const { value, kept } = yield* Effect.mapError(
+                  attempting(() => recordable({ result: answer.result ?? null })),
+                  halt // the effect has happened, and nothing on record says so
+                )
+                yield* attempting(() => record.insert(seq, KIND_TOOL_RESULT, encode(kept)))
+                return value["result"] ?? null
+              }
+              if (answer._tag === "Unknown") {
+                return yield* Effect.fail(halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt)))
+              }
+            }
+            return yield* attemptTool(seq, plan.key, run)
+          })
         const plan = yield* attempting((): Plan => {
           if (name === "") throw invalid("A tool's name is a text that is not empty.")
           const { kept } = recordable({ name, args: args ?? {} })
@@ -147,28 +194,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
           return { _tag: "Again", key: String(recorded["idempotency_key"] ?? key), attempt: driving.attemptAt(seq) }
         })
         if (plan._tag === "Known") return plan.value
-        if (plan._tag === "Begin") {
-          yield* attempting(() => record.insert(seq, KIND_TOOL_CALL, plan.call))
-          return yield* attemptTool(seq, key, run)
-        }
-        if (plan.attempt?.state === "absent") {
-          // The word that it did not happen holds for one attempt.
-          yield* attempting(() => record.attempt(seq, AGAIN))
-        } else if (options.restartSafe !== true) {
-          const answer = options.readback === undefined ? Unknown : yield* options.readback(plan.key)
-          if (answer._tag === "Committed") {
-            const { value, kept } = yield* Effect.mapError(
-              attempting(() => recordable({ result: answer.result ?? null })),
-              halt // the effect has happened, and nothing on record says so
-            )
-            yield* attempting(() => record.insert(seq, KIND_TOOL_RESULT, encode(kept)))
-            return value["result"] ?? null
-          }
-          if (answer._tag === "Unknown") {
-            return yield* Effect.fail(halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt)))
-          }
-        }
-        return yield* attemptTool(seq, plan.key, run)
+        return yield* traced("tool", seq, live(plan), { "turn_journal.tool": name })
       })
     )
 
@@ -205,13 +231,23 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
         })
         if (plan._tag === "Known") return plan.value
         const recorded = Effect.flatMap(ask, (response) => attempting(() => recordable({ response: response ?? null })))
-        const { value, kept } = yield* running(seq, KIND_MODEL_DECISION, recorded)
-        yield* attempting(() => {
-          const isAgain = plan.superseded.length > 0
-          const text = encode({ request: plan.prints, ...kept, ...(isAgain ? { superseded: plan.superseded } : {}) })
-          if (isAgain) record.replace(seq, KIND_MODEL_DECISION, text)
-          else record.insert(seq, KIND_MODEL_DECISION, text)
-        })
+        const asked = running(seq, KIND_MODEL_DECISION, recorded)
+        const { value } = yield* traced(
+          "model",
+          seq,
+          Effect.tap(asked, ({ kept }) =>
+            attempting(() => {
+              const isAgain = plan.superseded.length > 0
+              const text = encode({
+                request: plan.prints,
+                ...kept,
+                ...(isAgain ? { superseded: plan.superseded } : {})
+              })
+              if (isAgain) record.replace(seq, KIND_MODEL_DECISION, text)
+              else record.insert(seq, KIND_MODEL_DECISION, text)
+            })
+          )
+        )
         return value["response"] ?? null
       })
     )
