@@ -16,6 +16,8 @@ import pytest
 from tests.process.fakes import fake_core, logged
 
 from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, supervisor
+from turn_journal_runtime.bridge.connection import Connection
+from turn_journal_runtime.bridge.failures import closed
 from turn_journal_runtime.bridge.pumps import PollPump, ThreadPump
 from turn_journal_runtime.errors import (
     InvalidJournalError,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Eventually
+
+    from turn_journal_runtime.bridge.calls import Outcome
 
 pytestmark = pytest.mark.process
 
@@ -425,6 +429,25 @@ def test_an_answer_for_a_loop_that_is_closed_harms_nobody(tmp_path: Path) -> Non
         assert echo(client, 2) == 2
         del task
         gc.collect()
+
+
+@pytest.mark.parametrize("state", ["lost", "closing"])
+@pytest.mark.parametrize("form", ["thread", "task"])
+def test_a_caller_who_comes_as_the_process_goes_is_told_at_once(state: str, form: str) -> None:
+    """It got the connection while it lived; nobody answers what is asked on it now."""
+    connection = Connection(PollPump, max_queued=10)
+    if state == "lost":
+        connection.end(closed())
+    else:
+        connection.closing = True
+
+    async def ask() -> Outcome | None:
+        return await connection.ask_async(b"", time.monotonic() + 60, asyncio.get_running_loop())
+
+    began = time.monotonic()
+    assert (asyncio.run(ask()) if form == "task" else connection.ask(b"", began + 60)) == closed()
+    assert time.monotonic() - began < 10
+    assert not connection.pending
 
 
 def test_loops_that_are_over_are_not_kept(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ from tests.process.fakes import fake_core, is_alive, logged, pick
 
 from turn_journal_runtime.bridge import RuntimeClient
 from turn_journal_runtime.bridge.supervisor import RestartPolicy
-from turn_journal_runtime.errors import RuntimeCrashedError, RuntimeUnavailableError
+from turn_journal_runtime.errors import RuntimeCrashedError, RuntimeUnavailableError, TurnJournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,10 +51,46 @@ def test_a_process_that_dies_while_nobody_calls_is_reaped(eventually: Eventually
         eventually(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
+def test_its_pipes_are_closed_only_when_nobody_uses_them(eventually: Eventually) -> None:
+    """Their numbers mean something else from then on: a caller would write into another file."""
+    with RuntimeClient() as client:
+        client.info()
+        connection, pid, writer = client._link.supervisor()._connection, client.pid, object()
+        assert connection is not None
+        assert pid is not None
+        eventually(lambda: connection.writing.take(writer))
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.5)
+        assert connection.child.stdin >= 0
+        connection.writing.give_back(writer)
+        eventually(lambda: connection.child.stdin == -1)
+
+
 def test_a_call_in_flight_is_tried_once_more_on_a_fresh_process(tmp_path: Path) -> None:
     with RuntimeClient(core=fake_core(tmp_path, DIES_ONCE)) as client:
         assert client.info()["name"] == "fake"
     assert logged(tmp_path).count("runtime.info") == 2
+
+
+def test_a_write_that_is_tried_again_says_since_when(tmp_path: Path) -> None:
+    """The first one may have been written, and another's after it: then it must not be written once more."""
+    program = """
+    const mark = import.meta.filename + ".died"
+    const died = existsSync(mark)
+    serve({ "turn_journal.write": (request) => {
+      log(JSON.stringify(request.params))
+      if (!died) { writeFileSync(mark, ""); process.exit(3) }
+      say({ id: request.id, error: { code: -32000, message: "seen" } })
+    } })
+    """
+    before = int(time.time() * 1000)
+    with RuntimeClient(core=fake_core(tmp_path, program)) as client, pytest.raises(TurnJournalError, match="seen"):
+        client.call("turn_journal.write", {"path": "p", "journal": {}})
+    first, second = [json.loads(line) for line in logged(tmp_path) if line.startswith("{")]
+    assert first == {"path": "p", "journal": {}}
+    since = second.pop("retry_since")
+    assert second == first
+    assert before - 50 <= since <= time.time() * 1000
 
 
 def test_a_call_that_kills_twice_fails_with_how_it_ended_and_its_last_words(tmp_path: Path) -> None:

@@ -255,6 +255,31 @@ def test_after_a_fork_both_processes_have_a_core_of_their_own() -> None:
         assert not is_alive(int(said[0]))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_waits_until_the_pipes_of_a_process_that_is_being_started_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or it would copy them unseen, and its copy would keep the core alive after its parent."""
+    start, is_starting, go_on = subprocess.Popen, threading.Event(), threading.Event()
+
+    def start_slowly(*arguments: object, **options: object) -> object:
+        is_starting.set()
+        go_on.wait(10)
+        return start(*arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "Popen", start_slowly)
+    with RuntimeClient() as client:
+        caller = threading.Thread(target=client.info)
+        caller.start()
+        assert is_starting.wait(10)
+        threading.Timer(0.3, go_on.set).start()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if go_on.is_set() else 1)
+        caller.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_forks_in_the_middle_of_calls_of_other_threads_are_safe(tmp_path: Path) -> None:
     with RuntimeClient(core=fake_core(tmp_path, ECHO)) as client:
         stop = threading.Event()
