@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..errors import JournalConflictError, ResumeBudgetExhaustedError, TurnBusyError
 from .events import RUNNING
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .journal import RunJournal
+    from .liveness import Owner
 
-__all__ = ["Drive", "claim", "one_more"]
+__all__ = ["Drive", "Standing", "claim", "take"]
 
 _STANDING: Final = (
     "SELECT status, checkpoint_id, owner, holder, fence, resumes, suspended FROM runs "
@@ -151,6 +152,9 @@ class Drive:
         )
 
 
+D = TypeVar("D", bound=Drive)
+
+
 def claim(
     journal: RunJournal,
     driver: object,
@@ -172,34 +176,63 @@ def claim(
     owner = journal._ownership.owner()
     with journal._database.transaction() as cursor:
         found = cursor.execute(_STANDING, (run_id,)).fetchone()
-        status, checkpoint_id, token, holder, fence, resumes, was_suspended = found or (None,) * 7
-        record: dict[int, dict[str, bytes]] = {}
-        for seq, kind, payload in cursor.execute(_RECORD, (run_id,)).fetchall():
-            record.setdefault(seq, {})[kind] = payload
-        attempts = read_attempts(cursor, run_id) if found is not None else {}
-        last_seq = max(record.keys() | attempts.keys(), default=-1)
-        if status not in (None, RUNNING):
-            return Drive(journal, run_id, None, 0, checkpoint_id, record, attempts, last_seq)
-        if not take_over:
-            journal._ownership.refuse_owner(run_id, token, holder)
-        resumes = resumes or 0
-        # Going on after an answer is no recovery: a run that asks often does not use up its budget.
-        if (fence is not None or last_seq >= 0) and not was_suspended:
-            resumes = one_more(run_id, resumes, max_resumes)
-        if status is None:
+        if found is None:
             cursor.execute(OPEN_RUN, row)
-        fence = (fence or 0) + 1
-        cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
-        journal._ownership.begin(run_id, driver)
-    return Drive(journal, run_id, owner.token, fence, checkpoint_id, record, attempts, last_seq)
+        standing = Standing(*(found or ()))
+        return take(
+            Drive, journal, driver, owner, cursor, run_id, standing, max_resumes=max_resumes, take_over=take_over
+        )
 
 
-def one_more(run_id: str, resumes: int, max_resumes: int) -> int:
-    """The number of this resume, counted before it starts.
+class Standing(NamedTuple):
+    """What is noted on a run when somebody wants to drive it."""
 
-    Raises:
-        ResumeBudgetExhaustedError: There were `max_resumes` before it.
-    """
+    status: str = RUNNING
+    checkpoint_id: str | None = None
+    #: The owner that has it, and what that one says of itself.
+    token: str | None = None
+    holder: str | None = None
+    #: The number of the drive before.
+    fence: int | None = None
+    resumes: int | None = None
+    was_suspended: int | None = None
+
+
+def take(
+    kind: type[D],
+    journal: RunJournal,
+    driver: object,
+    owner: Owner,
+    cursor: sqlite3.Cursor,
+    run_id: str,
+    standing: Standing,
+    *,
+    max_resumes: int,
+    take_over: bool,
+) -> D:
+    """`claim` within its transaction, the same for every database."""
+    record: dict[int, dict[str, bytes]] = {}
+    for seq, event, payload in cursor.execute(_RECORD, (run_id,)).fetchall():
+        record.setdefault(seq, {})[event] = payload
+    attempts = read_attempts(cursor, run_id)
+    last_seq = max(record.keys() | attempts.keys(), default=-1)
+    if standing.status != RUNNING:
+        return kind(journal, run_id, None, 0, standing.checkpoint_id, record, attempts, last_seq)
+    ownership = journal._ownership
+    if not take_over:
+        ownership.refuse_owner(run_id, standing.token, standing.holder)
+    resumes = standing.resumes or 0
+    # Going on after an answer is no recovery: a run that asks often does not use up its budget.
+    if (standing.fence is not None or last_seq >= 0) and not standing.was_suspended:
+        resumes = _one_more(run_id, resumes, max_resumes)
+    fence = (standing.fence or 0) + 1
+    cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
+    ownership.begin(run_id, driver)
+    return kind(journal, run_id, owner.token, fence, standing.checkpoint_id, record, attempts, last_seq)
+
+
+def _one_more(run_id: str, resumes: int, max_resumes: int) -> int:
+    """The number of this resume, counted before it starts."""
     if resumes >= max_resumes:
         raise ResumeBudgetExhaustedError(
             f"Run {run_id!r} has been resumed {resumes} times without an end; nothing was run. Look for what kills it, "

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InvalidJournalError, JournalCorruptError, RecordedToolError, RunNotFoundError
 from .payload import DamagedPayload, decode
 
-__all__ = ["check_run_id", "damaged_row", "decode_row", "name_of", "recorded_failure", "unknown_run"]
+__all__ = ["check_run_id", "decode_row", "decode_stored", "name_of", "recorded_failure", "unknown_run"]
 
 
 def check_run_id(run_id: object) -> None:
@@ -23,28 +23,36 @@ def unknown_run(run_id: str) -> RunNotFoundError:
     return RunNotFoundError(f"No run {run_id!r} is recorded; open it first.", details={"run_id": run_id})
 
 
-def damaged_row(run_id: str, seq: int, kind: str, cause: Exception) -> JournalCorruptError:
-    """The error for a payload that is not JSON."""
-    return JournalCorruptError(
-        f"The payload of run {run_id!r}, step {seq}, {kind} is damaged: {cause}. It was left as it is: restore a "
-        "backup.",
-        details={"run_id": run_id, "seq": seq, "kind": kind},
-    )
-
-
 def decode_row(run_id: str, seq: int, kind: str, stored: bytes) -> dict[str, Any]:
     """The payload of one row, an object.
 
     Raises:
         JournalCorruptError: It is damaged; the row is named.
     """
-    try:
-        payload = decode(stored)
-    except DamagedPayload as error:
-        raise damaged_row(run_id, seq, kind, error) from None
+    payload = decode_stored(run_id, seq, kind, stored)
     if not isinstance(payload, dict):
-        raise damaged_row(run_id, seq, kind, TypeError("not an object"))
+        raise _damaged_row(run_id, seq, kind, TypeError("not an object"))
     return payload
+
+
+def decode_stored(run_id: str, seq: int, kind: str, stored: bytes) -> Any:
+    """The payload of one row, whatever it is.
+
+    Raises:
+        JournalCorruptError: It is damaged; the row is named.
+    """
+    try:
+        return decode(stored)
+    except DamagedPayload as error:
+        raise _damaged_row(run_id, seq, kind, error) from None
+
+
+def _damaged_row(run_id: str, seq: int, kind: str, cause: Exception) -> JournalCorruptError:
+    return JournalCorruptError(
+        f"The payload of run {run_id!r}, step {seq}, {kind} is damaged: {cause}. It was left as it is: restore a "
+        "backup.",
+        details={"run_id": run_id, "seq": seq, "kind": kind},
+    )
 
 
 def name_of(error: BaseException) -> str:

@@ -68,9 +68,18 @@ class RunJournal:
         redact: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         path = os.fspath(default_path() if db_path is None else db_path)
-        self._database = Database(path if path == MEMORY else absolute(path), durability)
+        database = Database(path if path == MEMORY else absolute(path), durability)
+        self._begin(database, Ownership(database.path), redact)
+
+    def _begin(
+        self,
+        database: Database,
+        ownership: Ownership,
+        redact: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    ) -> None:
+        self._database = database
+        self._ownership = ownership
         self._redact = redact
-        self._ownership = Ownership(self._database.path)
         self._executor: ThreadPoolExecutor | None = None
         self._executor_process = 0
 

@@ -5,16 +5,16 @@ Specified in run-journal.md, section 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ReplayDivergenceError
 from .events import JournalEvent
-from .faults import damaged_row
+from .faults import decode_stored
 from .payload import DamagedPayload, decode, decode_all
 from .schema import ITERATION_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from .database import Database
 
@@ -94,13 +94,4 @@ def _decoded(run_id: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     try:
         return decode_all([row[2] for row in rows])
     except DamagedPayload:
-        _name_the_damage(run_id, rows)
-
-
-def _name_the_damage(run_id: str, rows: Iterable[tuple[Any, ...]]) -> NoReturn:
-    for seq, kind, payload, *_ in rows:
-        try:
-            decode(payload)
-        except DamagedPayload as error:
-            raise damaged_row(run_id, seq, kind, error) from None
-    raise AssertionError("a payload that was damaged a moment ago")
+        return [decode_stored(run_id, *row[:3]) for row in rows]  # one of them is named

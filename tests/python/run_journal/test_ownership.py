@@ -230,12 +230,18 @@ def test_of_many_that_want_a_run_one_gets_it(address: Address) -> None:
 
 def test_a_run_is_freed_when_its_async_drive_is_cancelled(address: Address) -> None:
     async def main() -> None:
+        begun = asyncio.Event()
+
+        async def tool() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
         async def drive() -> None:
             async with AsyncDurableRun(journal, "r") as run:
-                await run.tool("t", {}, asyncio.Event().wait)
+                await run.tool("t", {}, tool)
 
         task = asyncio.ensure_future(drive())
-        await asyncio.sleep(0.05)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -234,8 +234,7 @@ def test_a_server_that_is_away_ends_a_drive_with_an_error_that_may_pass(schema: 
 #: Stops itself in the middle of a claim: it holds locks there, and the server does not hear that it is gone.
 _STOPPED = """
 import os, signal, sys
-from turn_journal_runtime.run_journal import DurableRun, RunJournal
-from turn_journal_runtime.run_journal.postgres import drive
+from turn_journal_runtime.run_journal import DurableRun, RunJournal, drive
 
 def stop(*_):
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -10,12 +10,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..drive import Drive, one_more
+from ..drive import Drive, Standing, take
 from ..events import RUNNING
 from ..runs import closing
-from ..steps import read_attempts
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from ..steps import Attempt
@@ -62,11 +62,6 @@ _LOCK_RUN: Final = (
     "VALUES ($1, $2, $3, 'running', NULL, $4, $5, $6, $7) ON CONFLICT (run_id) DO UPDATE SET run_id = excluded.run_id"
 )
 _LOCK_DRIVE: Final = "SELECT owner, holder, fence, resumes, suspended FROM run_drives WHERE run_id = $1 FOR UPDATE"
-_CLAIM: Final = (
-    "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES ($1, $2, $3, $4, $5, 0) "
-    "ON CONFLICT (run_id) DO UPDATE SET owner = excluded.owner, holder = excluded.holder, fence = excluded.fence, "
-    "resumes = excluded.resumes, suspended = 0"
-)
 
 
 class PostgresDrive(Drive):
@@ -143,23 +138,16 @@ def claim(
         cursor.execute(_LOCK_RUN, row)
         # Appends of the driver before hold this row shared: they are done, or will be refused, when the record is read.
         found = cursor.execute(_LOCK_DRIVE, (run_id,)).fetchone()
-        token, holder, fence, resumes, was_suspended = found or (None, None, None, 0, 0)
-        (status, checkpoint_id) = cursor.execute(
-            "SELECT status, checkpoint_id FROM runs WHERE run_id = $1", (run_id,)
-        ).fetchone() or (RUNNING, None)
-        record: dict[int, dict[str, bytes]] = {}
-        rows = cursor.execute("SELECT seq, kind, payload FROM journal WHERE run_id = $1", (run_id,))
-        for seq, kind, payload in rows:
-            record.setdefault(seq, {})[kind] = payload
-        attempts = read_attempts(cursor, run_id)  # type: ignore[arg-type] # it answers as SQLite's does
-        last_seq = max(record.keys() | attempts.keys(), default=-1)
-        if status != RUNNING:
-            return PostgresDrive(journal, run_id, None, 0, checkpoint_id, record, attempts, last_seq)
-        if not take_over:
-            journal._ownership.refuse_owner(run_id, token, holder)
-        if (fence is not None or last_seq >= 0) and not was_suspended:
-            resumes = one_more(run_id, resumes, max_resumes)
-        fence = (fence or 0) + 1
-        cursor.execute(_CLAIM, (run_id, owner.token, owner.holder, fence, resumes))
-        journal._ownership.begin(run_id, driver)
-    return PostgresDrive(journal, run_id, owner.token, fence, checkpoint_id, record, attempts, last_seq)
+        noted = cursor.execute("SELECT status, checkpoint_id FROM runs WHERE run_id = $1", (run_id,)).fetchone()
+        standing = Standing(*(noted or (RUNNING, None)), *(found or ()))
+        return take(
+            PostgresDrive,
+            journal,
+            driver,
+            owner,
+            cast("sqlite3.Cursor", cursor),  # it answers as SQLite's does
+            run_id,
+            standing,
+            max_resumes=max_resumes,
+            take_over=take_over,
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial, wraps
 from pathlib import Path
@@ -16,7 +15,7 @@ from ...errors import InvalidJournalError, JournalStoreError, StoreUnavailableEr
 from ...settings import current
 from ..copying import put_run, read_run, run_ids
 from ..events import RUNNING, JournalEvent
-from ..faults import damaged_row
+from ..faults import decode_stored
 from ..journal import RunJournal
 from ..payload import DamagedPayload, decode
 from .address import Address
@@ -26,7 +25,6 @@ from .leases import Leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor
 
     from ..connection import Durability
 
@@ -98,13 +96,10 @@ class PostgresRunJournal(RunJournal):
         durability: Durability = "process",
         redact: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        self._database = Database(Address(str(db_path)), durability)
-        self._redact = redact
-        self._ownership = Leases(self._database, current().run_lease)
+        database = Database(Address(str(db_path)), durability)
+        self._begin(database, Leases(database, current().run_lease), redact)  # type: ignore[arg-type] # it answers alike
         self._writer: tuple[int, int] | None = None
         self._numbers = itertools.count(1)
-        self._executor: ThreadPoolExecutor | None = None
-        self._executor_process = 0
 
     # Events
 
@@ -126,7 +121,7 @@ class PostgresRunJournal(RunJournal):
 
         def gather(rows: Iterator[tuple[Any, ...]]) -> list[JournalEvent]:
             return [
-                JournalEvent(run_id, seq, kind, _decoded(run_id, seq, kind, payload), created_at)
+                JournalEvent(run_id, seq, kind, decode_stored(run_id, seq, kind, payload), created_at)
                 for seq, kind, payload, created_at in rows
             ]
 
@@ -136,7 +131,7 @@ class PostgresRunJournal(RunJournal):
         """A run's payloads by number and kind, for memoised replay."""
 
         def gather(rows: Iterator[tuple[Any, ...]]) -> dict[tuple[int, str], dict[str, Any]]:
-            return {(seq, kind): _decoded(run_id, seq, kind, payload) for seq, kind, payload in rows}
+            return {(seq, kind): decode_stored(run_id, seq, kind, payload) for seq, kind, payload in rows}
 
         return self._database.collect(_INDEX, (run_id,), gather)
 
@@ -197,18 +192,8 @@ class PostgresRunJournal(RunJournal):
         return self._database.repeat(work)
 
     @property
-    def _threads(self) -> Executor:
-        """Where the async form writes: apart from the tools, which may fill the event loop's own threads."""
-        if self._executor is None or self._executor_process != os.getpid():
-            self._executor = ThreadPoolExecutor(self._database.connections, "turn-journal-runs")
-            self._executor_process = os.getpid()
-        return self._executor
-
-    def close(self) -> None:
-        """Closes the journal; again is harmless. Runs it still drives count as interrupted from here on."""
-        super().close()
-        if self._executor is not None and self._executor_process == os.getpid():
-            self._executor.shutdown(wait=False)
+    def _writers(self) -> int:
+        return self._database.connections
 
 
 def _times(times: list[Any]) -> list[float]:
@@ -216,13 +201,6 @@ def _times(times: list[Any]) -> list[float]:
         return [float(time) for time in times]
     except (TypeError, ValueError) as error:
         raise InvalidJournalError(f"A time of an event is no number: {error}.", kind="invalid_request") from error
-
-
-def _decoded(run_id: str, seq: int, kind: str, payload: bytes) -> Any:
-    try:
-        return decode(payload)
-    except DamagedPayload as error:
-        raise damaged_row(run_id, seq, kind, error) from None
 
 
 def _index(payload: bytes) -> Any:
