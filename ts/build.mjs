@@ -59,10 +59,13 @@ rmSync(built, { recursive: true })
 for (const name of names) put(join(schemas, name), join(embedded, "schemas", name))
 removeBut(join(embedded, "schemas"), names, () => true)
 
+// What a source that is no more, or another setting, once made of it is not shipped.
+const library = join(root, "dist", "lib")
+rmSync(library, { recursive: true, force: true })
 const tsc = join(root, "node_modules", "typescript", "bin", "tsc")
 const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" })
 if (status !== 0) process.exit(1)
 
 // The library is shipped without crash points, too: tsc has no `define`.
-const fault = join(root, "dist", "lib", "store", "Fault.js")
+const fault = join(library, "store", "Fault.js")
 writeFileSync(fault, readFileSync(fault, "utf8").replace("process.env.TURN_JOURNAL_FAULT", "undefined"))

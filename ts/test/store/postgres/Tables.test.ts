@@ -59,10 +59,8 @@ layer(Layer.empty, { excludeTestServices: true })("the tables", (it) => {
         Array.from({ length: 6 }, () => fresh(migrating(url))),
         { concurrency: "unbounded" }
       )
-      assert.deepStrictEqual(
-        answers.flatMap(({ applied }) => applied),
-        NAMES
-      )
+      // One may have made the first, and another one the second.
+      assert.deepStrictEqual(answers.flatMap(({ applied }) => applied).sort(), NAMES)
     })
   )
 
