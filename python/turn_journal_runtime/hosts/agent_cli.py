@@ -115,7 +115,7 @@ class AgentCli(ABC):
 
     def interrupt(self, request: HostRequest) -> None:
         """Ends the agent that works on that request, whose caller does not wait for it any more."""
-        self._programs.cancel(request.turn_key)
+        self._programs.cancel(request)
 
     def close(self) -> None:
         """Ends every agent that still runs."""
@@ -195,7 +195,7 @@ class AgentCli(ABC):
             # The agent's tools may hand the key on, so that what they do outside is done once.
             env={**self._env, "TURN_JOURNAL_TURN_KEY": request.turn_key, "TURN_JOURNAL_EFFECT_ID": request.effect_id},
         )
-        with self._programs.running(request.turn_key, run):
+        with self._programs.running(request, run):
             ending = run.run()
         take_line(bytes(pending))
 

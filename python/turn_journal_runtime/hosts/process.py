@@ -101,6 +101,9 @@ class ProgramRun:
 
     def run(self) -> Ending:
         """Runs the program to its end, or ends it. Blocks the calling thread, and no other."""
+        if self._cancelled:
+            self._close_cancel()
+            return Ending(cancelled=True)
         pipes: list[int] = []
         try:
             pipes += os.pipe()

@@ -7,6 +7,7 @@ import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -27,22 +28,28 @@ class RunningPrograms:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: list[tuple[str, ProgramRun]] = []
+        #: By their identity: a request may be interrupted while its thread has not come to its program yet.
+        self._interrupted: WeakValueDictionary[int, HostRequest] = WeakValueDictionary()
 
     @contextmanager
-    def running(self, turn_key: str, run: ProgramRun) -> Iterator[ProgramRun]:
-        entry = (turn_key, run)
+    def running(self, request: HostRequest, run: ProgramRun) -> Iterator[ProgramRun]:
+        entry = (request.turn_key, run)
         with self._lock:
             self._runs.append(entry)
+            if id(request) in self._interrupted:
+                run.cancel()
         try:
             yield run
         finally:
             with self._lock:
                 self._runs.remove(entry)
 
-    def cancel(self, turn_key: str | None = None) -> None:
-        """Ends the program of a turn, or all of them."""
+    def cancel(self, request: HostRequest | None = None) -> None:
+        """Ends the program of a request's turn, also one that is not started yet; or all that run."""
         with self._lock:
-            runs = [run for key, run in self._runs if turn_key in (None, key)]
+            if request is not None:
+                self._interrupted[id(request)] = request
+            runs = [run for key, run in self._runs if request is None or request.turn_key == key]
         for run in runs:
             run.cancel()
 
@@ -106,7 +113,7 @@ class SubprocessHost:
             cwd=self._cwd,
             env=self._env,
         )
-        with self._programs.running(request.turn_key, run):
+        with self._programs.running(request, run):
             ending = run.run()
         return _answer(ending, bytes(output[: self._max_output_bytes]))
 
@@ -129,7 +136,7 @@ class SubprocessHost:
 
     def interrupt(self, request: HostRequest) -> None:
         """Ends the program of that request, whose caller does not wait for it any more."""
-        self._programs.cancel(request.turn_key)
+        self._programs.cancel(request)
 
     def close(self) -> None:
         """Ends every program that still runs."""

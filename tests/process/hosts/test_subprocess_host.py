@@ -163,6 +163,25 @@ def test_a_cancelled_program_is_gone_when_execute_returns(how: str, tmp_path: Pa
     assert all(is_gone(pid) for pid in pids(notes))
 
 
+def test_a_program_whose_request_is_interrupted_before_it_begins_is_not_started(tmp_path: Path) -> None:
+    """The thread that is to run it may wait for its turn, and its cancelled caller would wait for the whole program."""
+    notes = tmp_path / "pids"
+    subject = host("family", str(notes), timeout=60)
+    request = make_request()
+    subject.interrupt(request)
+    with pytest.raises(HostFailedError) as raised:
+        subject.execute(request)
+    assert raised.value.kind == "transport_lost"
+    assert pids(notes) == []
+    # Another attempt is another request.
+    assert host("answer").execute(make_request())["n"] == 1
+    again = make_request()
+    threading.Timer(0.5, subject.interrupt, (again,)).start()
+    with pytest.raises(HostFailedError):
+        subject.execute(again)
+    assert pids(notes) != []
+
+
 def test_output_without_end_takes_no_memory() -> None:
     tracemalloc.start()
     try:
