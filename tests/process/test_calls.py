@@ -16,6 +16,7 @@ import pytest
 from tests.process.fakes import fake_core, logged
 
 from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, supervisor
+from turn_journal_runtime.bridge.calls import BlockingCall
 from turn_journal_runtime.bridge.connection import Connection
 from turn_journal_runtime.bridge.failures import closed
 from turn_journal_runtime.bridge.pumps import PollPump, ThreadPump
@@ -448,6 +449,21 @@ def test_a_caller_who_comes_as_the_process_goes_is_told_at_once(state: str, form
     assert (asyncio.run(ask()) if form == "task" else connection.ask(b"", began + 60)) == closed()
     assert time.monotonic() - began < 10
     assert not connection.pending
+
+
+@pytest.mark.parametrize("form", ["thread", "task"])
+def test_who_waits_for_room_is_told_that_the_process_is_gone(form: str) -> None:
+    """Also when those who have the room never leave it, such as the tasks of a loop that was closed."""
+    connection = Connection(PollPump, max_queued=1)
+    connection.pending[0] = BlockingCall()
+
+    async def ask() -> Outcome | None:
+        return await connection.ask_async(b"", time.monotonic() + 60, asyncio.get_running_loop())
+
+    began = time.monotonic()
+    threading.Timer(0.2, connection.end, (closed(),)).start()
+    assert (asyncio.run(ask()) if form == "task" else connection.ask(b"", began + 60)) == closed()
+    assert time.monotonic() - began < 10
 
 
 def test_loops_that_are_over_are_not_kept(tmp_path: Path) -> None:

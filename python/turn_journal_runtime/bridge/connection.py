@@ -106,7 +106,7 @@ class Connection:
 
     def ask(self, request: bytes, deadline: float) -> Outcome | None:
         """Sends one request and waits in the calling thread; None when the deadline passes first."""
-        while len(self.pending) >= self._max_queued:
+        while len(self.pending) >= self._max_queued and self.lost is None:
             turn = BlockingCall()
             self._enqueue(turn)
             try:
@@ -145,7 +145,7 @@ class Connection:
     async def ask_async(self, request: bytes, deadline: float, loop: AbstractEventLoop) -> Outcome | None:
         """The same for a task of a running event loop."""
         mailbox = self._mailboxes.get(loop) or self._mailbox_of(loop)
-        while len(self.pending) >= self._max_queued:
+        while len(self.pending) >= self._max_queued and self.lost is None:
             turn = AsyncCall(mailbox)
             self._enqueue(turn)
             try:
