@@ -89,11 +89,17 @@ async def run_worker(
         grace: Seconds that turns at hand get after the first signal.
 
     Raises:
+        ValueError: A number is out of its bounds.
         InvalidJournalError: The root is no database.
         JournalStoreError: `store_schema_missing` or `store_schema_older`; or the database cannot be reached at first.
 
     Specified in session-recovery.md, section 3.
     """
+    if concurrency < 1 or not 1 <= every <= 60 or not grace >= 0:
+        raise ValueError(
+            f"A worker has a concurrency of at least 1, looks every 1 to 60 seconds, and its grace is not negative: "
+            f"{concurrency=}, {every=}, {grace=}."
+        )
     refuse_folder(runtime_root)
     await asyncio.to_thread(refuse_other_version, runtime_root)
     worker = _Worker(runtime_root, entry, concurrency, goal_id, retry_failed, session_binding_resolver, every, grace)

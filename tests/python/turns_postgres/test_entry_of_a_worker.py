@@ -19,7 +19,7 @@ from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
 from turn_journal_runtime.worker.queue import Job
-from turn_journal_runtime.worker.worker import Trouble
+from turn_journal_runtime.worker.worker import Trouble, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,12 @@ def test_what_has_waited_often_waits_no_longer_than_the_longest(again: int) -> N
 def test_a_due_turn_shows_no_password() -> None:
     due = replace(DUE, runtime_root="postgresql://user:s3cret@host/db")
     assert (due.runtime_root.count("s3cret"), repr(due).count("s3cret")) == (1, 0)
+
+
+@pytest.mark.parametrize("number", [{"concurrency": 0}, {"every": 0}, {"every": 61}, {"grace": -1}])
+def test_a_worker_that_could_do_nothing_is_refused(number: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="concurrency of at least 1"):
+        asyncio.run(run_worker("postgresql://nobody@127.0.0.1:1/none", lambda _: None, **number))
 
 
 def test_why_a_queue_was_lost_is_not_what_a_job_raised_meanwhile() -> None:
