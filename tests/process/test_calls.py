@@ -451,6 +451,24 @@ def test_a_caller_who_comes_as_the_process_goes_is_told_at_once(state: str, form
     assert not connection.pending
 
 
+def test_who_gives_up_leaves_room_for_those_who_wait(tmp_path: Path) -> None:
+    core = fake_core(tmp_path, ECHO)
+    with RuntimeClient(core=core, settings=Settings(max_queued=1)) as client:
+        echo(client, 0)
+
+        def give_up() -> None:
+            with pytest.raises(RuntimeTimeoutError):
+                client.call("runtime.info", {"n": 1, "wait": 60_000}, timeout=0.5)
+
+        impatient = threading.Thread(target=give_up)
+        impatient.start()
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert echo(client, 2) == 2
+        assert time.monotonic() - began < 5
+        impatient.join()
+
+
 @pytest.mark.parametrize("form", ["thread", "task"])
 def test_who_waits_for_room_is_told_that_the_process_is_gone(form: str) -> None:
     """Also when those who have the room never leave it, such as the tasks of a loop that was closed."""

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from procrastinate import App
@@ -88,7 +88,7 @@ def test_a_due_turn_shows_no_password() -> None:
 
 
 @pytest.mark.parametrize("number", [{"concurrency": 0}, {"every": 0}, {"every": 61}, {"grace": -1}])
-def test_a_worker_that_could_do_nothing_is_refused(number: dict[str, int]) -> None:
+def test_a_worker_that_could_do_nothing_is_refused(number: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="concurrency of at least 1"):
         asyncio.run(run_worker("postgresql://nobody@127.0.0.1:1/none", lambda _: None, **number))
 
