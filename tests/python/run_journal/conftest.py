@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import PostgresServer
+    from tests.python.run_journal.forms import Form
 
 Address: TypeAlias = "Path | Schema"
 
@@ -65,3 +66,16 @@ def address(request: pytest.FixtureRequest, database: str) -> Address:
 def journal(address: Address) -> Iterator[RunJournal]:
     with RunJournal(address) as journal:
         yield journal
+
+
+@pytest.fixture(params=["process", "power"])
+def any_journal(request: pytest.FixtureRequest, address: Address) -> Iterator[RunJournal]:
+    """For what the async form does in another thread when a write is a flush."""
+    with RunJournal(address, durability=request.param) as journal:
+        yield journal
+
+
+@pytest.fixture(params=["sync", "async"])
+def form(request: pytest.FixtureRequest) -> Form:
+    found: Form = request.param
+    return found

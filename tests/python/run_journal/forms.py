@@ -1,18 +1,20 @@
-"""One loop for both forms of a durable run: the sync form behind the async one's face."""
+"""One loop for both forms of a durable run: the sync form behind the async one's face, and what ends it early."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun
+import pytest
+
+from turn_journal_runtime.run_journal import AsyncDurableRun, DurableRun, current_idempotency_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from turn_journal_runtime.run_journal import RunJournal
 
-__all__ = ["Form", "drive"]
+__all__ = ["Form", "Killed", "Tool", "drive", "interrupt", "killed_after"]
 
 Form = Literal["sync", "async"]
 T = TypeVar("T")
@@ -46,3 +48,37 @@ def drive(form: Form, journal: RunJournal, run_id: str, loop: Callable[[Any], Aw
             return await loop(run)
 
     return asyncio.run(main())
+
+
+class Killed(BaseException):
+    """What ends a drive as a crash would: nothing more is recorded."""
+
+
+class Tool:
+    """A tool that notes its calls and the keys it saw."""
+
+    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self._result, self._error = result, error
+
+    def __call__(self, **args: Any) -> Any:
+        self.calls.append(args)
+        self.keys.append(current_idempotency_key())
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+async def killed_after(loop: Awaitable[Any]) -> None:
+    await loop
+    raise Killed
+
+
+def interrupt(form: Form, journal: RunJournal, run_id: str, loop: Callable[[Any], Awaitable[Any]]) -> None:
+    async def killed(run: Any) -> None:
+        await loop(run)
+        raise Killed
+
+    with pytest.raises(Killed):
+        drive(form, journal, run_id, killed)

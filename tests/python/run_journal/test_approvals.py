@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from tests.python.run_journal.conftest import Address
 
 
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
-
-
 async def loop(run: Any, ran: list[Any], sum: int = 5, question: str = "Pay?") -> Any:
     args = {"to": "ann", "sum": sum}
     decision = await run.approval(question, binds=args)

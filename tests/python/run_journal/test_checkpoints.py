@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.python.run_journal.forms import Form, drive
+from tests.python.run_journal.forms import Form, Killed, drive
 
 from turn_journal_runtime.errors import (
     InvalidJournalError,
@@ -234,16 +234,6 @@ def test_random_changes_are_undone(workspace: Path) -> None:
 
 
 # With a run
-
-
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
-
-
-class Killed(BaseException):
-    """Ends a drive in the middle."""
 
 
 def test_a_resumed_run_finds_the_workspace_as_its_record_has_it(

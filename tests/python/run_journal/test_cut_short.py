@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.python.run_journal.forms import Form, drive
+from tests.python.run_journal.forms import Form, Killed, drive
 
 from turn_journal_runtime.errors import (
     InvalidJournalError,
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from turn_journal_runtime.run_journal.drive import Drive
-
-
-class Killed(BaseException):
-    """What ends a drive as a crash would."""
-
-
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
 
 
 # Cancelled, interrupted, not recorded

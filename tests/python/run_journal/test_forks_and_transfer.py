@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from tests.python.run_journal.conftest import Address
 
 
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
-
-
 async def loop(run: Any, ran: list[Any], last: str = "c") -> list[Any]:
     def tool(n: int) -> int:
         ran.append((run.run_id, n))

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
-
-
 def test_steps_beside_a_failed_one_are_recorded_before_the_run_is_let_go(journal: RunJournal) -> None:
     """`gather` raises the first failure and leaves the others under way."""
     ran: list[str] = []

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.python.run_journal.forms import Form, drive
+from tests.python.run_journal.forms import Form, Killed, drive
 
 from turn_journal_runtime.errors import (
     InvalidJournalError,
@@ -27,16 +27,6 @@ from turn_journal_runtime.run_journal import (
     Unknown,
     current_idempotency_key,
 )
-
-
-class Killed(BaseException):
-    """Ends a drive in the middle of a tool."""
-
-
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
 
 
 @pytest.fixture
