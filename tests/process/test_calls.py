@@ -10,13 +10,14 @@ import signal
 import threading
 import time
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.process.fakes import fake_core, logged
 
 from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, supervisor
-from turn_journal_runtime.bridge.calls import BlockingCall
+from turn_journal_runtime.bridge.calls import BlockingCall, Mailbox
 from turn_journal_runtime.bridge.connection import Connection
 from turn_journal_runtime.bridge.failures import closed
 from turn_journal_runtime.bridge.pumps import PollPump, ThreadPump
@@ -482,6 +483,51 @@ def test_who_waits_for_room_is_told_that_the_process_is_gone(form: str) -> None:
     threading.Timer(0.2, connection.end, (closed(),)).start()
     assert (asyncio.run(ask()) if form == "task" else connection.ask(b"", began + 60)) == closed()
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("seconds", [(0.2, 0.5, 0.8), (0.8, 0.5, 0.2)])
+def test_each_task_stops_waiting_at_its_own_time(seconds: tuple[float, ...], tmp_path: Path) -> None:
+    """A loop has one timer for all of them."""
+
+    async def main() -> list[float]:
+        async with AsyncRuntimeClient(core=fake_core(tmp_path, ECHO)) as client:
+            await echo_async(client, 0)
+            began = time.monotonic()
+
+            async def wait(timeout: float) -> float:
+                with pytest.raises(RuntimeTimeoutError):
+                    await echo_async(client, 1, wait=60_000, timeout=timeout)
+                return time.monotonic() - began
+
+            async with asyncio.timeout(10):
+                return await asyncio.gather(*map(wait, seconds))
+
+    waited = asyncio.run(main())
+    assert [round(took - timeout, 1) >= 0 for took, timeout in zip(waited, seconds, strict=True)] == [True] * 3
+    assert max(waited) < 5
+
+
+def test_an_outcome_that_comes_as_the_loop_has_taken_the_last_one_rings_again() -> None:
+    async def main() -> Outcome:
+        loop = asyncio.get_running_loop()
+        mailbox, first, second = Mailbox(loop), loop.create_future(), loop.create_future()
+        late: list[tuple[Any, Any]] = [(second, {"n": 2})]
+
+        class Outcomes(deque[Any]):
+            def __bool__(self) -> bool:
+                if not len(self) and late:
+                    mailbox.put(*late.pop())
+                    return False
+                return len(self) > 0
+
+        mailbox._outcomes = Outcomes()
+        mailbox.put(first, {"n": 1})
+        await first
+        async with asyncio.timeout(5):
+            answer: Outcome = await second
+        return answer
+
+    assert asyncio.run(main()) == {"n": 2}
 
 
 def test_loops_that_are_over_are_not_kept(tmp_path: Path) -> None:
