@@ -494,16 +494,16 @@ def test_each_task_stops_waiting_at_its_own_time(seconds: tuple[float, ...], tmp
             await echo_async(client, 0)
             began = time.monotonic()
 
-            async def wait(timeout: float) -> float:
+            async def wait(patience: float) -> float:
                 with pytest.raises(RuntimeTimeoutError):
-                    await echo_async(client, 1, wait=60_000, timeout=timeout)
+                    await echo_async(client, 1, wait=60_000, timeout=patience)
                 return time.monotonic() - began
 
             async with asyncio.timeout(10):
                 return await asyncio.gather(*map(wait, seconds))
 
     waited = asyncio.run(main())
-    assert [round(took - timeout, 1) >= 0 for took, timeout in zip(waited, seconds, strict=True)] == [True] * 3
+    assert [round(took - patience, 1) >= 0 for took, patience in zip(waited, seconds, strict=True)] == [True] * 3
     assert max(waited) < 5
 
 
