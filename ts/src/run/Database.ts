@@ -54,6 +54,9 @@ const MISMATCH = 20
 const NOTADB = 26
 const REFUSED = new Set([3, READONLY, 10, 14])
 
+/** What Python takes for a database: as a file it would be a folder called `postgresql:`, and hold the password. */
+const DATABASE_URL = /^postgres(ql)?:\/\//
+
 export const open = (path: string, durability: Durability): Database => {
   const place = path === MEMORY ? path : resolve(path)
   return guarded(place, () => {
@@ -62,6 +65,13 @@ export const open = (path: string, durability: Durability): Database => {
         kind: "invalid_request",
         message: `The durability ${JSON.stringify(durability)} is unknown; use "process" or "power".`,
         details: {}
+      })
+    }
+    if (DATABASE_URL.test(path)) {
+      throw new InvalidJournal({
+        kind: "invalid_request",
+        message: "This run journal is a file: name one. Runs in a database are driven from Python.",
+        details: { field: "path" }
       })
     }
     if (place !== MEMORY) prepareFile(place)
@@ -201,13 +211,25 @@ const prepareFile = (path: string): void => {
 
 /** Makes a file, readable by its owner alone, unless it is there; says whether it was made. */
 export const createPrivate = (path: string): boolean => {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   try {
     closeSync(openSync(path, "wx", 0o600))
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EEXIST") return false
     throw error
+  }
+}
+
+/** Node's own `recursive` never ends where a file system answers ENOENT although the parent is there, as /proc does. */
+const makeFolder = (folder: string): void => {
+  if (existsSync(folder)) return
+  makeFolder(dirname(folder))
+  try {
+    mkdirSync(folder, { mode: 0o700 })
+  } catch (error) {
+    // Another process was first.
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error
   }
 }
 

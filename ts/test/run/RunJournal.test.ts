@@ -45,6 +45,27 @@ describe("files", () => {
     )
   )
 
+  it.effect("a path that is a database's is refused, and makes no folder of that name", () =>
+    Effect.gen(function* () {
+      for (const path of ["postgresql://user:secret@127.0.0.1/runs", "postgres://127.0.0.1/runs"]) {
+        const error = yield* Effect.flip(Effect.scoped(make({ path })))
+        assert.deepInclude(error, { _tag: "InvalidJournal", kind: "invalid_request" })
+        assert.notInclude(error.message, "secret")
+        assert.isFalse(existsSync("postgresql:") || existsSync("postgres:"))
+      }
+    })
+  )
+
+  it.effect.skipIf(process.platform !== "linux")(
+    "a folder that cannot be made is an error, and not tried for ever",
+    () =>
+      Effect.gen(function* () {
+        const error = yield* Effect.flip(Effect.scoped(make({ path: "/proc/none/deeper/journal.db" })))
+        assert.strictEqual(error._tag, "StoreFailure")
+        assert.include(error.message, "/proc/none/deeper/journal.db cannot be made")
+      })
+  )
+
   it.live("the settings in use are those of the durability", () =>
     Effect.gen(function* () {
       for (const [durability, synchronous] of [
