@@ -260,6 +260,34 @@ def test_a_cancelled_exit_lets_the_run_go(journal: RunJournal) -> None:
     assert [step.tool for step in journal.uncertain("r")] == ["t"]
 
 
+@pytest.mark.parametrize("place", ["in its loop", "at its exit"])
+def test_the_end_of_the_event_loop_lets_the_run_go(any_journal: RunJournal, place: str) -> None:
+    kept: list[asyncio.Task[Any]] = []
+
+    async def main() -> None:
+        begun, never = asyncio.Event(), asyncio.Event()
+
+        async def hangs() -> None:
+            begun.set()
+            await never.wait()
+
+        async def agent() -> None:
+            async with AsyncDurableRun(any_journal, "r") as run:
+                kept.append(asyncio.create_task(run.tool("t", {}, hangs)))
+                await begun.wait()
+                if place == "in its loop":
+                    await never.wait()
+
+        kept.append(asyncio.create_task(agent()))
+        await begun.wait()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert [task.cancelled() for task in kept] == [True, True]
+    assert any_journal.interrupted_runs() == ["r"]
+    assert [step.tool for step in any_journal.uncertain("r")] == ["t"]
+
+
 def test_an_interrupted_exit_lets_the_run_go(journal: RunJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     end = threading.Event()
 

@@ -7,10 +7,9 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Tracer from "effect/Tracer"
-import type { InvalidJournal } from "../contract/Errors.ts"
 import type { Attempt } from "./Attempts.ts"
 import { type Attempting, type Driving, failure } from "./Driving.ts"
-import { invalid, ReplayDivergence, type StepError, TurnSuspended, UncertainEffect } from "./Errors.ts"
+import { hasStopped, invalid, type StepError, TurnSuspended, uncertainEffect, unrecordable } from "./Errors.ts"
 import {
   KIND_APPROVAL,
   KIND_ITERATION,
@@ -167,7 +166,9 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
                 return value["result"] ?? null
               }
               if (answer._tag === "Unknown") {
-                return yield* Effect.fail(halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt)))
+                return yield* Effect.fail(
+                  halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt?.errorType ?? null))
+                )
               }
             }
             return yield* attemptTool(seq, plan.key, run)
@@ -355,12 +356,6 @@ const AGAIN: Attempt = { kind: KIND_TOOL_CALL, state: "again", errorType: null, 
 const isObject = (value: Value): value is Payload =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-type Stopped = ReplayDivergence | TurnSuspended | UncertainEffect
-
-/** Whether a run inside of a step has stopped, and goes on with it: that is no failure of the step. */
-const hasStopped = (error: unknown): error is Stopped =>
-  error instanceof ReplayDivergence || error instanceof TurnSuspended || error instanceof UncertainEffect
-
 const nameOf = (error: unknown): string => {
   if (Predicate.hasProperty(error, "_tag") && typeof error._tag === "string") return error._tag
   return error instanceof Error ? error.name : typeof error
@@ -370,41 +365,4 @@ const nameOf = (error: unknown): string => {
 const messageOf = (error: unknown): string => {
   if (Predicate.hasProperty(error, "message") && typeof error.message === "string") return error.message.toWellFormed()
   return typeof error === "object" && error !== null ? "" : String(error).toWellFormed()
-}
-
-const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
-  const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`
-  return Object.assign(
-    invalid(`${where}: ${error.message} Unless the loop goes on, the step stays uncertain until it is settled.`),
-    {
-      details: { ...error.details, run_id: runId, seq }
-    }
-  )
-}
-
-const uncertainEffect = (
-  runId: string,
-  seq: number,
-  tool: string,
-  key: string,
-  attempt: Attempt | undefined
-): UncertainEffect => {
-  const known = attempt?.errorType ? ` Its last attempt ended with ${attempt.errorType}.` : ""
-  const settle = `settle(${JSON.stringify(runId)}, ${seq}`
-  return new UncertainEffect({
-    kind: "effect_uncertain",
-    message: `Tool ${JSON.stringify(tool)} at step ${seq} of run ${JSON.stringify(runId)} may have run: it was begun with the key ${JSON.stringify(key)}, and no outcome is recorded.${known} It was not run again. Find out with that key, then settle it: ${settle}, { result }) when it happened, ${settle}, { absent: true }) when it did not. Or declare the tool: restartSafe, or a readback.`,
-    details: {
-      run_id: runId,
-      seq,
-      tool,
-      idempotency_key: key,
-      choices: [
-        `${settle}, { result })`,
-        `${settle}, { absent: true })`,
-        "declare the tool restartSafe",
-        "declare a readback"
-      ]
-    }
-  })
 }

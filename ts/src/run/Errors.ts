@@ -97,3 +97,48 @@ export const checkRunId = (runId: unknown): void => {
     throw invalid("A run id is a text that is not empty.")
   }
 }
+
+type Stopped = ReplayDivergence | TurnSuspended | UncertainEffect
+
+/** Whether a run inside of a step has stopped, and goes on with it: that is no failure of the step. */
+export const hasStopped = (error: unknown): error is Stopped =>
+  error instanceof ReplayDivergence || error instanceof TurnSuspended || error instanceof UncertainEffect
+
+/** The error of a tool that has run, and whose result is no JSON. */
+export const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
+  const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`
+  return Object.assign(
+    invalid(`${where}: ${error.message} Unless the loop goes on, the step stays uncertain until it is settled.`),
+    {
+      details: { ...error.details, run_id: runId, seq }
+    }
+  )
+}
+
+/** The error of a call that may have happened. */
+export const uncertainEffect = (
+  runId: string,
+  seq: number,
+  tool: string,
+  key: string,
+  lastError: string | null
+): UncertainEffect => {
+  const known = lastError ? ` Its last attempt ended with ${lastError}.` : ""
+  const settle = `settle(${JSON.stringify(runId)}, ${seq}`
+  return new UncertainEffect({
+    kind: "effect_uncertain",
+    message: `Tool ${JSON.stringify(tool)} at step ${seq} of run ${JSON.stringify(runId)} may have run: it was begun with the key ${JSON.stringify(key)}, and no outcome is recorded.${known} It was not run again. Find out with that key, then settle it: ${settle}, { result }) when it happened, ${settle}, { absent: true }) when it did not. Or declare the tool: restartSafe, or a readback.`,
+    details: {
+      run_id: runId,
+      seq,
+      tool,
+      idempotency_key: key,
+      choices: [
+        `${settle}, { result })`,
+        `${settle}, { absent: true })`,
+        "declare the tool restartSafe",
+        "declare a readback"
+      ]
+    }
+  })
+}
