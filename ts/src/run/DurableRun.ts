@@ -3,6 +3,7 @@
  * ends. The twin of `AsyncDurableRun` in Python, over the same file: run-journal.md, section 4.
  */
 import { randomUUID } from "node:crypto"
+import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
@@ -118,13 +119,14 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
   const running = <A, E, R>(seq: number, kind: Kind, work: Effect.Effect<A, E, R>) =>
     Effect.catch(driving.within(work), (error: E): Effect.Effect<never, StepError> => {
       if (hasStopped(error)) return Effect.fail(halt(error))
-      const { kept } = recordable({ error_type: nameOf(error), message: messageOf(error) })
+      const thrown = thrownBy(error)
+      const { kept } = recordable({ error_type: nameOf(thrown), message: messageOf(thrown) })
       const errorType = String(kept["error_type"])
       const message = String(kept["message"])
       const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
       return Effect.andThen(
         attempting(() => record.attempt(seq, attempt)),
-        Effect.fail(failure(runId, seq, nameOf(error), messageOf(error)))
+        Effect.fail(failure(runId, seq, nameOf(thrown), messageOf(thrown)))
       )
     })
 
@@ -355,6 +357,9 @@ const AGAIN: Attempt = { kind: KIND_TOOL_CALL, state: "again", errorType: null, 
 
 const isObject = (value: Value): value is Payload =>
   typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** What `Effect.tryPromise` and `Effect.try` have wrapped says more than the wrapping. */
+const thrownBy = (error: unknown): unknown => (Cause.isUnknownError(error) ? error.cause : error)
 
 const nameOf = (error: unknown): string => {
   if (Predicate.hasProperty(error, "_tag") && typeof error._tag === "string") return error._tag

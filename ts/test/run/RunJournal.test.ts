@@ -370,6 +370,27 @@ describe("runs", () => {
     )
   )
 
+  it.live("a tool that throws fails with what it threw", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const throwing = () => {
+          throw new RangeError("no such seat")
+        }
+        for (const [runId, work] of [
+          ["promise", Effect.tryPromise(async () => throwing())],
+          ["sync", Effect.try(throwing)]
+        ] as const) {
+          const loop = (run: DurableRun) =>
+            Effect.flatMap(Effect.flip(run.tool("t", {}, work)), ({ message, details }) =>
+              Effect.as(run.iteration(0), [details["error_type"], message])
+            )
+          yield* interrupt(journal, runId, loop)
+          assert.deepStrictEqual(yield* journal.drive(runId, loop), ["RangeError", "no such seat"])
+        }
+      })
+    )
+  )
+
   it.live("a payload that is damaged is named, and not quoted", () =>
     withJournal((journal, path) =>
       Effect.gen(function* () {
