@@ -8,11 +8,13 @@ import { decideRecovery, type RecoveryRequest } from "./Recovery.ts"
 import { recoveryAudit } from "./RecoveryAudit.ts"
 import { asObject, get } from "./Value.ts"
 
+const PLAIN: RecoveryRequest = { retryFailed: false, sessionCheck: null }
+
 /**
  * Inspects a journal. Pure and total: whatever the journal contains, what is wrong with it is a violation. The result
  * carries no journal body, host log, session content, payload or path.
  */
-export const inspect = (journal: JsonValue, addressee: Addressee, request: RecoveryRequest): Inspection => {
+export const inspect = (journal: JsonValue, addressee: Addressee, request: RecoveryRequest = PLAIN): Inspection => {
   const examination = examine(asObject(journal), addressee)
   const { statusKnown, open, goalViolation, ownerViolation, turnKeyViolation } = examination
   const violations = violationsOf(examination)

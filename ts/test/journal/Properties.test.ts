@@ -53,6 +53,16 @@ describe(`inspection, seed ${SEED}`, () => {
   )
 
   it.prop(
+    "MUST be that of no retry and no session where neither is named",
+    [question],
+    ([{ document, names }]) => {
+      const plain = inspect(document, names, { retryFailed: false, sessionCheck: null })
+      assert.deepStrictEqual(inspect(document, names), plain)
+    },
+    tried(200)
+  )
+
+  it.prop(
     "MUST be a function of its input",
     [question],
     ([asked]) => {
