@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.process.fakes import fake_core, is_alive, logged
 
 from turn_journal_runtime.bridge import AsyncRuntimeClient, RuntimeClient, default_async_client, default_client
+from turn_journal_runtime.bridge.runtime import Runtime
+from turn_journal_runtime.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from tests.conftest import Eventually
@@ -190,6 +192,32 @@ def test_a_handler_that_interrupts_a_call_at_any_moment_may_call_itself(tmp_path
     print(f"TURN_JOURNAL_SEED={seed}")
     process = python(HANDLED, fake_core(tmp_path, ECHO), str(1_000 if SOAK else 50), str(seed))
     assert finish(process, 600 if SOAK else 60).strip() == "usable"
+
+
+@pytest.mark.parametrize("does", ["call", "close"])
+def test_a_handler_in_the_middle_of_a_start_neither_waits_for_it_nor_starts_it_twice(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[int] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Runtime:
+        if not handled:
+            handled.append(0)
+            if does == "close":
+                client.close()
+            else:
+                handled.append(client.call("runtime.info", {"n": 5})["pid"])
+        return Runtime(*arguments, **options)
+
+    monkeypatch.setattr("turn_journal_runtime.bridge.supervisor.Runtime", interrupted)
+    with RuntimeClient(core=fake_core(tmp_path, ECHO)) as client:
+        if does == "close":
+            with pytest.raises(RuntimeUnavailableError) as closed:
+                client.call("runtime.info", {"n": 6})
+            assert closed.value.kind == "client_closed"
+        else:
+            assert client.call("runtime.info", {"n": 6})["pid"] == 6
+            assert handled == [0, 5]
 
 
 #: Finishes what is in flight when it is to end, as the core does.

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,19 @@ def test_a_host_reports_its_own_failure_and_session() -> None:
 @pytest.mark.timeout(60)  # the programs run for ever
 @pytest.mark.parametrize("mode", ["late", "late_answer", "stubborn"])
 def test_the_deadline_ends_every_program(mode: str) -> None:
+    began = time.monotonic()
     assert failure(host(mode, timeout=0.5)).kind == "executor_timeout"
+    # A second for those who do not listen, and no more.
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
+def test_a_program_ignores_no_signal_because_python_does() -> None:
+    said = (
+        """printf '{"result_kind": "validated_progress", "ignored": "%s"}' $(grep SigIgn /proc/self/status | cut -f2)"""
+    )
+    ignored = int(SubprocessHost(["/bin/sh", "-c", say]).execute(make_request())["ignored"], 16)
+    assert [number.name for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (number - 1) & 1] == []
 
 
 def test_a_program_that_cannot_be_started_says_so_without_its_path() -> None:
