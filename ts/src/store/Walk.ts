@@ -2,7 +2,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
-import type { InvalidJournal } from "../contract/Errors.ts"
+import { InvalidJournal } from "../contract/Errors.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "../contract/Store.ts"
 import type { TurnAddress } from "../journal/Address.ts"
 import type { Driver, Near, Wanted } from "./Driver.ts"
@@ -127,6 +127,15 @@ export const placesOf = (root: string, goalId: string, keys: ReadonlyArray<strin
 
 /** The turn that a cursor names. */
 const addressOf = (root: string, cursor: string): Result.Result<TurnAddress, InvalidJournal> => {
-  const [goalId = "", turnKey = ""] = cursor.split("/")
-  return Result.map(Place.ofTurn(root, { goalId, turnKey }), () => ({ goalId, turnKey }))
+  const [goalId = "", turnKey = "", ...more] = cursor.split("/")
+  return more.length === 0 && Result.isSuccess(Place.ofTurn(root, { goalId, turnKey }))
+    ? Result.succeed({ goalId, turnKey })
+    : Result.fail(
+        new InvalidJournal({
+          kind: "invalid_request",
+          message:
+            "A page begins after the `next` of an earlier one: ask without `after`, and go on with what is answered.",
+          details: { field: "after" }
+        })
+      )
 }

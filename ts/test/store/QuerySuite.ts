@@ -53,7 +53,10 @@ export const querySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>, pla
       assert.lengthOf((yield* store.list({ runtimeRoot: (yield* fresh).root })).turns, 0)
       assert.strictEqual(yield* kindOf(store.list({ runtimeRoot: root, goalId: ".." })), "invalid_request")
       assert.strictEqual(yield* kindOf(store.list({ runtimeRoot: "relative" })), "invalid_request")
-      assert.strictEqual(yield* kindOf(store.list({ runtimeRoot: root, after: "nonsense" })), "invalid_request")
+      for (const after of ["nonsense", "", "a/b/c", "a/"]) {
+        const error = yield* Effect.flip(store.list({ runtimeRoot: root, after }))
+        assert.deepStrictEqual([error.kind, error.details], ["invalid_request", { field: "after" }])
+      }
     })
   )
 
