@@ -65,6 +65,7 @@ export const layers = [
 export const rules = [core.inspect, core.operationId, core.assessRetry, core.hostFailureRecord, core.turnJournalPath] as const
 export const protocol = [core.methods, core.serve(core.methods), NodeRuntime.serve] as const
 export const { make } = PostgresDriver
+export const { checkReplay } = core
 `
 
 let folder = ""
