@@ -68,7 +68,8 @@ def drive(
 ) -> str:
     """Each drive in the next language, killed or not; the answer of the one that ends."""
     for number in range(200):
-        arguments = [dice.randrange(1, 25)] if number < 6 else []
+        # Four kills leave some of the 90 moments of the loop; a drive that only settles what is in doubt is no kill.
+        arguments = [dice.randrange(1, 20)] if scenario.kills < 6 else []
         done = languages[number % len(languages)](scenario, *arguments)
         if done.returncode == -signal.SIGKILL:
             scenario.kills += 1
