@@ -104,9 +104,7 @@ def test_the_deadline_ends_every_program(mode: str) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
 def test_a_program_ignores_no_signal_because_python_does() -> None:
-    said = (
-        """printf '{"result_kind": "validated_progress", "ignored": "%s"}' $(grep SigIgn /proc/self/status | cut -f2)"""
-    )
+    say = """printf '{"result_kind": "told", "ignored": "%s"}' $(grep SigIgn /proc/self/status | cut -f2)"""
     ignored = int(SubprocessHost(["/bin/sh", "-c", say]).execute(make_request())["ignored"], 16)
     assert [number.name for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (number - 1) & 1] == []
 
