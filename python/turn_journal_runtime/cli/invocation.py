@@ -93,11 +93,25 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
             show_error(f"{where}{error.strerror or error}", kind="io_failed", details={}, format=wanted)
             raise typer.Exit(1) from None
         if report is not None:
-            show(report, wanted)
+            _show(report, wanted)
             if report.code:
                 raise typer.Exit(report.code)
 
     return run
+
+
+def _show(report: Report, format: Format) -> None:
+    try:
+        show(report, format)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # who reads has seen enough: typer ends the command without a word
+    except OSError as error:
+        # What could not be written is not tried again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        message = f"The answer could not be written: {error.strerror or error}. What the command did is done."
+        show_error(message, kind="io_failed", details={}, format=format)
+        raise typer.Exit(1) from None
 
 
 def _hint(error: TurnJournalError, turn: object) -> str:

@@ -39,6 +39,24 @@ def test_a_pipe_gets_no_colour_and_whole_lines(db: Path) -> None:
     assert len(found.stdout.splitlines()) == 201
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no disk that is always full")
+@pytest.mark.parametrize("format", ["table", "json", "markdown"])
+def test_an_answer_that_cannot_be_written_is_told_without_a_trace(db: Path, format: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "runs", "--db", str(db), "-f", format],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+    assert done.returncode == 1
+    assert "could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_a_terminal_gets_colour_unless_it_is_unwanted(db: Path) -> None:
     coloured = OnTerminal("runs", "--db", str(db))
