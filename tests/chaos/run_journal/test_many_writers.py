@@ -107,7 +107,9 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, durability: str) 
         first = writer.stdout.readline()
         time.sleep(dice.random() * 0.2)
         writer.kill()
-        lines = [first, *writer.communicate()[0].splitlines()]
+        # `communicate` would not see the lines that came together with the first one.
+        lines = [first, *writer.stdout.read().splitlines()]
+        writer.communicate()
         acknowledged = int(lines[-1])
         with RunJournal(path) as journal:
             recorded = [event.seq for event in journal.events("r")]

@@ -44,28 +44,30 @@ if TYPE_CHECKING:
 def test_a_time_out_around_a_step_ends_the_drive(journal: RunJournal, step: str) -> None:
     """The next drive takes the step again, and it may be in time: then whatever the loop had done without its answer
     would stand in the way for ever."""
-    asked: list[float] = []
+    asked: list[bool] = []
 
-    async def answer(seconds: float) -> str:
-        asked.append(seconds)
-        await asyncio.sleep(seconds)
-        return "in time"
+    async def loop(run: AsyncDurableRun, is_late: bool) -> Any:
+        async def answer() -> str:
+            asked.append(is_late)
+            if is_late:
+                limit.reschedule(asyncio.get_running_loop().time() + 0.01)
+                await asyncio.sleep(60)
+            return "in time"
 
-    async def loop(run: AsyncDurableRun, seconds: float) -> Any:
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(None) as limit:
                 if step == "model":
-                    return await run.model(answer, seconds)
-                return await run.tool("look", {}, partial(answer, seconds), restart_safe=True)
+                    return await run.model(answer)
+                return await run.tool("look", {}, answer, restart_safe=True)
         except TimeoutError:
             return await run.model(lambda: "the other model")
 
     with pytest.raises(JournalConflictError, match=r"cut short by asyncio\.exceptions\.CancelledError") as caught:
-        drive("async", journal, "r", partial(loop, seconds=60))
+        drive("async", journal, "r", partial(loop, is_late=True))
     assert caught.value.details == {"run_id": "r", "error_type": "asyncio.exceptions.CancelledError"}
     assert journal.interrupted_runs() == ["r"]
-    assert drive("async", journal, "r", partial(loop, seconds=0)) == "in time"
-    assert asked == [60, 0]
+    assert drive("async", journal, "r", partial(loop, is_late=False)) == "in time"
+    assert asked == [True, False]
 
 
 def test_a_time_out_in_a_function_is_a_failure_that_is_recorded(journal: RunJournal) -> None:
