@@ -218,11 +218,18 @@ def test_a_run_finished_twice_at_once_ends(journal: RunJournal) -> None:
 
 def test_a_finish_that_is_given_up_leaves_the_drive_as_it_was(journal: RunJournal) -> None:
     async def loop(run: Any) -> Any:
-        task = asyncio.create_task(run.tool("work", {}, partial(asyncio.sleep, 0.05, "worked")))
+        may_end = asyncio.Event()
+
+        async def works() -> str:
+            await may_end.wait()
+            return "worked"
+
+        task = asyncio.create_task(run.tool("work", {}, works))
         await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await run.finish("failed")
+        may_end.set()
         return [await task, await run.tool("more", {}, lambda: "more")]
 
     assert drive("async", journal, "r", loop) == ["worked", "more"]
