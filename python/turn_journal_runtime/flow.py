@@ -6,6 +6,7 @@ it for sync callers, `run_async` for asyncio, so that no rule of a conversation 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -99,7 +100,9 @@ async def in_thread(function: Callable[..., T], *arguments: Any, interrupt: Call
         # A thread cannot be cancelled, and nothing may go on as if it had ended.
         if interrupt is not None:
             interrupt()
-        await asyncio.wait([work])
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):  # asked again: the thread is as busy as before
+                await asyncio.wait([work])
         if not work.cancelled():
             work.exception()  # nobody is left to hear it
         raise
