@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -86,7 +87,8 @@ def journals(draw: st.DrawFn, changes: int = 3) -> dict[str, Any]:
         if key in parent and draw(st.booleans()):
             del parent[key]
         else:
-            parent[key] = draw(_values)
+            # A copy: the next change may be made within it.
+            parent[key] = copy.deepcopy(draw(_values))
     return journal
 
 
