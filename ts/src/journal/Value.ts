@@ -28,9 +28,16 @@ export const textOf = (value: JsonValue): string => {
   try {
     return canonicalText(value)
   } catch {
-    // Half a surrogate pair has no canonical form; plain JSON escapes it.
-    return JSON.stringify(value)
+    return escapedText(value)
   }
+}
+
+/** Half a surrogate pair has no canonical form; here it is escaped, and keys stand in one order all the same. */
+const escapedText = (value: JsonValue): string => {
+  if (Array.isArray(value)) return `[${value.map(escapedText).join(",")}]`
+  if (!isObject(value)) return JSON.stringify(value)
+  const members = Object.entries(value).map(([key, inner]) => `${JSON.stringify(key)}:${escapedText(inner)}`)
+  return `{${members.sort().join(",")}}`
 }
 
 /** Canonical JSON (RFC 8785), and what it says: a copy of the value, which nobody else can change. */

@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import canonicalize from "canonicalize"
 import type { JsonValue } from "../../src/contract/Json.ts"
-import { canonical, canonicalText } from "../../src/journal/Value.ts"
+import { canonical, canonicalText, textOf } from "../../src/journal/Value.ts"
 import { jsonText } from "../RandomJson.ts"
 import { Dice, SEED } from "../Seed.ts"
 
@@ -51,5 +51,14 @@ describe("canonical text", () => {
     ]) {
       same(value)
     }
+  })
+})
+
+describe("the text of a value", () => {
+  it("is the same in whatever order its keys stand, also where it has no canonical form", () => {
+    const one = { "\ud800": false, "": [{ b: "\udc00", a: 1, 2: null }], 1: {} }
+    const other = { 1: {}, "": [{ 2: null, a: 1, b: "\udc00" }], "\ud800": false }
+    assert.strictEqual(textOf(one), textOf(other))
+    assert.deepStrictEqual(JSON.parse(textOf(one)), one)
   })
 })
