@@ -66,6 +66,9 @@ schemas-check: setup ## fail when schemas/ is stale
 	$(BIN)/npm run --silent schemas -- --check
 	$(BIN)/python python/schemas.py --check
 
+# The same random choices every time, so that a failure is the change's; `make soak` makes others. A seed given is taken.
+test-ts test-py: export TURN_JOURNAL_SEED ?= 20261129
+
 .PHONY: test-ts
 test-ts: setup ## vitest: the core alone
 	$(BIN)/npm run --silent test
