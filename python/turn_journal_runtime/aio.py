@@ -8,7 +8,7 @@ from . import journal_flows, store_flows
 from . import session_recovery as sessions
 from .address import turn_journal_path
 from .bridge import default_async_client
-from .flow import in_thread, is_async, run_async
+from .flow import Ask, ask_async, run_async
 from .journal_flows import UNSET, Unset
 
 if TYPE_CHECKING:
@@ -323,15 +323,12 @@ async def copy_store(
 async def check_replay(journal: RunJournal, run_id: str, loop: Loop) -> ReplayCheck:
     """Replays a stored run against a loop without running anything new; see `turn_journal_runtime`."""
     from asyncio import to_thread
-    from collections.abc import Awaitable
 
     from .run_journal.rehearsal import Rehearsal
 
     rehearsal = await to_thread(Rehearsal, journal, run_id)
     with rehearsal:
-        answer = loop(rehearsal.journal, run_id) if is_async(loop) else await in_thread(loop, rehearsal.journal, run_id)
-        if isinstance(answer, Awaitable):
-            await answer
+        await ask_async(Ask(loop, (rehearsal.journal, run_id)))
     return rehearsal.verdict()
 
 

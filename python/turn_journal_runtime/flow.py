@@ -41,7 +41,11 @@ def run(flow: Flow[T], client: RuntimeClient, timeout: float | None = None) -> T
         step = next(flow)
         while True:
             try:
-                answer = client.call(*step, timeout=timeout) if isinstance(step, Call) else _ask(step)
+                answer = (
+                    client.call(*step, timeout=timeout)
+                    if isinstance(step, Call)
+                    else answered(step.function(*step.arguments))
+                )
             except BaseException as error:
                 step = flow.throw(error)
             else:
@@ -57,7 +61,7 @@ async def run_async(flow: Flow[T], client: AsyncRuntimeClient, timeout: float | 
         step = next(flow)
         while True:
             try:
-                answer = await (client.call(*step, timeout=timeout) if isinstance(step, Call) else _ask_async(step))
+                answer = await (client.call(*step, timeout=timeout) if isinstance(step, Call) else ask_async(step))
             except BaseException as error:
                 step = flow.throw(error)
             else:
@@ -67,12 +71,13 @@ async def run_async(flow: Flow[T], client: AsyncRuntimeClient, timeout: float | 
         return result
 
 
-def _ask(step: Ask) -> Any:
-    answer = step.function(*step.arguments)
+def answered(answer: Any) -> Any:
+    """What a callable of the user answers, sync or async."""
     return wait_for(answer) if isinstance(answer, Awaitable) else answer
 
 
-async def _ask_async(step: Ask) -> Any:
+async def ask_async(step: Ask) -> Any:
+    """The answer of a callable, without blocking the event loop; a sync one runs in a thread."""
     import inspect
 
     if inspect.iscoroutinefunction(step.function):

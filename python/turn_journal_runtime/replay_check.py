@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from .flow import wait_for
+from .flow import answered
 from .run_journal import RunJournal
 from .run_journal.rehearsal import Rehearsal, ReplayCheck
 
@@ -33,7 +33,5 @@ def check_replay(journal: RunJournal, run_id: str, loop: Loop) -> ReplayCheck:
     """
     rehearsal = Rehearsal(journal, run_id)
     with rehearsal:
-        answer = loop(rehearsal.journal, run_id)
-        if isinstance(answer, Awaitable):
-            wait_for(answer)
+        answered(loop(rehearsal.journal, run_id))
     return rehearsal.verdict()

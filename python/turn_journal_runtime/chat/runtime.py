@@ -6,14 +6,13 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from ..address import is_database
 from ..bridge import default_client
-from ..flow import run, wait_for
+from ..flow import answered, run
 from ..turns.lease import TurnLease, acquire_lease
 from ..turns.outcome import TurnRecoveryBlockedError
 from ..turns.plan import plan_turn
@@ -22,7 +21,7 @@ from ..turns.sessions import TurnSessions
 from ..turns.turn import run_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from ..bridge import RuntimeClient
     from ..turns.host import HostAdapter
@@ -261,12 +260,12 @@ class _Conversation:
         """Waits for the message at hand, or ends it; then lets go of the session, and of what is not over."""
         self.stop()
         if at_once and self._adapter is not None:
-            _answer(self._adapter.close())
+            answered(self._adapter.close())
         thread = self._thread
         if thread is not None:
             thread.join()
         if self._adapter is not None:
-            _answer(self._adapter.close())
+            answered(self._adapter.close())
         if cancel:
             self._store.cancel_rest(self._session.session_id)
         self._lease.release()
@@ -324,9 +323,9 @@ class _Conversation:
         """The session's host; another one when it is missing, not well, or made for another folder or objective."""
         if self._adapter is not None and self._look_at_host:
             self._look_at_host = False
-            if self._made_for != self._session or not _answer(self._adapter.healthcheck()):
+            if self._made_for != self._session or not answered(self._adapter.healthcheck()):
                 adapter, self._adapter = self._adapter, None
-                _answer(adapter.close())
+                answered(adapter.close())
         if self._adapter is None:
             self._made_for = self._session
             self._adapter = self._adapter_factory(self._session)
@@ -360,8 +359,3 @@ class _Conversation:
             self._waiting.clear()
         for future in futures:
             future.set_exception(error)
-
-
-def _answer(answer: Any) -> Any:
-    """What an adapter's method answers, sync or async."""
-    return wait_for(answer) if isinstance(answer, Awaitable) else answer

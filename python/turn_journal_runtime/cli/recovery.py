@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 from datetime import datetime
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -12,7 +11,7 @@ import typer
 
 from ..bridge import default_client
 from ..errors import TurnJournalError
-from ..flow import wait_for
+from ..flow import answered
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
 from ..store import list_turn_journals, recoverable_turn_journals
@@ -189,9 +188,7 @@ def _plan(decision: RecoveryDecision) -> str:
 def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
     with err().status(f"Driving {turn.goal_id}/{short_key(turn.turn_key)} …"):
         try:
-            result = drive(turn)
-            if isinstance(result, Awaitable):
-                result = wait_for(result)
+            result = answered(drive(turn))
         except TurnJournalError as error:
             return f"failed: {error.kind}: {error.message}"
         # The entry point is the caller's, and the other turns are to go on, also after one that exits.
