@@ -107,12 +107,11 @@ export const hasStopped = (error: unknown): error is Stopped =>
 /** The error of a tool that has run, and whose result is no JSON. */
 export const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
   const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`
-  return Object.assign(
-    invalid(`${where}: ${error.message} Unless the loop goes on, the step stays uncertain until it is settled.`),
-    {
-      details: { ...error.details, run_id: runId, seq }
-    }
-  )
+  return new InvalidJournal({
+    kind: "invalid_request",
+    message: `${where}: ${error.message} Unless the loop goes on, the step stays uncertain until it is settled.`,
+    details: { ...error.details, run_id: runId, seq }
+  })
 }
 
 /** The error of a call that may have happened. */

@@ -1,27 +1,9 @@
 /** Steps that end without an outcome on record: what a loop did after one, no replay would do again. run-journal.md, 4. */
-import { mkdtempSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, it } from "@effect/vitest"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { CurrentIdempotencyKey, type DurableRun } from "../../src/run/DurableRun.ts"
-import { make, type RunJournal } from "../../src/run/RunJournal.ts"
-
-class Killed extends Data.TaggedError("Killed") {}
-
-/** Drives a loop and leaves it as an error would. */
-const interrupt = <A, E>(
-  journal: RunJournal["Service"],
-  runId: string,
-  loop: (run: DurableRun) => Effect.Effect<A, E>
-) => Effect.flip(journal.drive(runId, (run) => Effect.andThen(loop(run), Effect.fail(new Killed()))))
-
-const withJournal = <A, E>(use: (journal: RunJournal["Service"], path: string) => Effect.Effect<A, E>) => {
-  const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
-  return Effect.scoped(Effect.flatMap(make({ path }), (journal) => use(journal, path)))
-}
+import { interrupt, Killed, withJournal } from "./Journals.ts"
 
 describe("steps that are cut short", () => {
   const fallback = (run: DurableRun) => run.model(Effect.succeed("the other model"))

@@ -1,24 +1,11 @@
 /** Steps in flight when their loop ends: waited for, recorded, and no dead end. run-journal.md, section 4. */
-import { mkdtempSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import * as Data from "effect/Data"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import type { DurableRun } from "../../src/run/DurableRun.ts"
-import { make, type RunJournal } from "../../src/run/RunJournal.ts"
-
-class Killed extends Data.TaggedError("Killed") {}
-
-type Journal = RunJournal["Service"]
-
-const withJournal = <A, E>(use: (journal: Journal) => Effect.Effect<A, E>) => {
-  const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
-  return Effect.scoped(Effect.flatMap(make({ path }), use))
-}
+import { type Journal, Killed, withJournal } from "./Journals.ts"
 
 const results = (journal: Journal, runId: string) =>
   Effect.map(journal.events(runId), (events) =>

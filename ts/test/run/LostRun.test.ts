@@ -1,17 +1,12 @@
 /** A drive and its claim: what it writes while it holds the run, and that it changes nothing once it has lost it. */
-import { mkdtempSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, it } from "@effect/vitest"
-import * as Data from "effect/Data"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { CurrentIdempotencyKey, type DurableRun } from "../../src/run/DurableRun.ts"
 import { make, type RunJournal } from "../../src/run/RunJournal.ts"
-
-class Killed extends Data.TaggedError("Killed") {}
+import { Killed, newPath } from "./Journals.ts"
 
 interface Stage {
   readonly journal: RunJournal["Service"]
@@ -25,7 +20,7 @@ interface Stage {
 const staged = <A, E>(use: (stage: Stage) => Effect.Effect<A, E>) =>
   Effect.scoped(
     Effect.gen(function* () {
-      const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
+      const path = newPath()
       const journal = yield* make({ path })
       const other = yield* make({ path })
       const connection = yield* Effect.acquireRelease(

@@ -1,13 +1,11 @@
 /** A stored run is replayed against a loop, and where the loop has changed is said; nothing is run meanwhile. */
-import { mkdtempSync, readFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { DurableRun } from "../../src/run/DurableRun.ts"
 import { RecordedToolError, ReplayDivergence } from "../../src/run/Errors.ts"
 import { checkReplay } from "../../src/run/Rehearsal.ts"
-import { make, type RunJournal } from "../../src/run/RunJournal.ts"
+import { withJournal } from "./Journals.ts"
 
 const RUN = "run-1"
 
@@ -30,11 +28,6 @@ const loopOf =
         else yield* run.tool(name, { to: "you" }, tool)
       }
     })
-
-const withJournal = <A, E>(use: (journal: RunJournal["Service"], path: string) => Effect.Effect<A, E>) => {
-  const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db")
-  return Effect.scoped(Effect.flatMap(make({ path }), (journal) => use(journal, path)))
-}
 
 describe("checkReplay", () => {
   for (const steps of [[], ["mail"], ["mail", "break", "pay"]]) {

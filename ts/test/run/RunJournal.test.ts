@@ -13,22 +13,7 @@ import { CurrentIdempotencyKey, type DurableRun } from "../../src/run/DurableRun
 import type { Payload, Value } from "../../src/run/Payload.ts"
 import { make, RunJournal } from "../../src/run/RunJournal.ts"
 import { SCHEMA_VERSION } from "../../src/run/Schema.ts"
-
-const newPath = (): string => join(mkdtempSync(join(tmpdir(), "run-journal-")), "runs", "journal.db")
-
-class Killed extends Data.TaggedError("Killed") {}
-
-/** Drives a loop and leaves it as an error would. */
-const interrupt = <A, E>(
-  journal: RunJournal["Service"],
-  runId: string,
-  loop: (run: DurableRun) => Effect.Effect<A, E>
-) => Effect.flip(journal.drive(runId, (run) => Effect.andThen(loop(run), Effect.fail(new Killed()))))
-
-const withJournal = <A, E>(use: (journal: RunJournal["Service"], path: string) => Effect.Effect<A, E>) => {
-  const path = newPath()
-  return Effect.scoped(Effect.flatMap(make({ path }), (journal) => use(journal, path)))
-}
+import { interrupt, newPath, withJournal } from "./Journals.ts"
 
 describe("files", () => {
   it.live("new files are the user's alone", () =>

@@ -1,21 +1,16 @@
 /** What a tracer sees of a run: the steps that are taken, under the caller's span, and none that are replayed. */
-import { mkdtempSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import type { DurableRun } from "../../src/run/DurableRun.ts"
 import { make } from "../../src/run/RunJournal.ts"
-
-class Killed extends Data.TaggedError("Killed") {}
+import { Killed, newPath } from "./Journals.ts"
 
 it.live("a step is a span when it is taken, and none when it is replayed", () =>
   Effect.scoped(
     Effect.gen(function* () {
-      const journal = yield* make({ path: join(mkdtempSync(join(tmpdir(), "run-journal-")), "journal.db") })
+      const journal = yield* make({ path: newPath() })
       const loop =
         (last: Effect.Effect<string, Killed>) =>
         (run: DurableRun): Effect.Effect<unknown, unknown> =>
