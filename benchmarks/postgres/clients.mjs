@@ -22,7 +22,8 @@ const SELECT = "SELECT body FROM bare WHERE id = $1"
 let turns = 0
 const nextTurn = () => {
   const turnKey = `turn-${process.pid}-${turns++}`
-  return { turnKey, journals: wholeTurn({ turnKey, todoId: "todo-1", instanceId: turnKey }) }
+  const path = pathOf(url, turnKey)
+  return { turnKey, path, journals: wholeTurn({ turnKey, todoId: "todo-1", instanceId: turnKey }) }
 }
 
 /** What a number of clients get done in the time. `client` makes one: an effect that does one thing each time. */
@@ -54,7 +55,7 @@ const writer = (write) => () => {
       turn = nextTurn()
       at = 0
     }
-    return write(turn.turnKey, turn.journals[at++])
+    return write(turn, turn.journals[at++])
   }
 }
 
@@ -65,15 +66,15 @@ const program = Effect.gen(function* () {
   const bare = (sql, parameters) => pool.use((connection) => connection.query(sql, parameters))
   yield* bare(BARE, [])
   const store = yield* JournalStore
-  const { turnKey, journals } = nextTurn()
+  const { turnKey, path, journals } = nextTurn()
   for (const journal of journals) {
-    yield* store.write({ path: pathOf(url, turnKey), journal })
+    yield* store.write({ path, journal })
     yield* bare(UPSERT, [turnKey, JSON.stringify(journal)])
   }
   const ask = { runtimeRoot: url, goalId: "goal-1", agentId: "agent-1", turnKey }
   const sides = {
-    "bare upsert": writer((key, journal) => bare(UPSERT, [key, JSON.stringify(journal)])),
-    write: writer((key, journal) => store.write({ path: pathOf(url, key), journal })),
+    "bare upsert": writer(({ turnKey }, journal) => bare(UPSERT, [turnKey, JSON.stringify(journal)])),
+    write: writer(({ path }, journal) => store.write({ path, journal })),
     "bare select": () => () => bare(SELECT, [turnKey]),
     inspection: () => () => store.inspectStored(ask)
   }

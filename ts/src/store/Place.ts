@@ -39,21 +39,18 @@ export const ofPath = (path: string): Result.Result<Place, InvalidJournal> => {
 
 const ofDatabasePath = (path: string): Result.Result<Place, InvalidJournal> => {
   const end = path.indexOf(FRAGMENT)
-  const segments = end < 0 ? [] : path.slice(end + 1).split("/")
-  if (!isUrl(path) || segments.length === 0 || segments.some((segment) => ["", ".", ".."].includes(segment))) {
+  const root = path.slice(0, Math.max(end, 0))
+  const segments = path.slice(end + 1).split("/")
+  if (end < 0 || !isPlain(path) || !isUrl(root) || segments.some((segment) => ["", ".", ".."].includes(segment))) {
     return Result.fail(noPlace("path", "The path of a journal in a database is <URL>#goals/<goal>/turns/<name>.json."))
   }
-  return Result.succeed({
-    path,
-    root: path.slice(0, end),
-    address: segments.length === DEPTH ? addressOfPath(segments) : null
-  })
+  return Result.succeed({ path, root, address: segments.length === DEPTH ? addressOfPath(segments) : null })
 }
 
 /** The place of a turn under a runtime root: a folder's absolute path, or a database's URL. */
 export const ofTurn = (root: string, address: TurnAddress): Result.Result<Place, InvalidJournal> => {
   if (isDatabase(root)) {
-    if (!isUrl(root) || root.includes(FRAGMENT)) {
+    if (!isUrl(root)) {
       return Result.fail(
         noPlace(
           "runtime_root",
@@ -81,11 +78,21 @@ export const turnJournalPath = (root: string, turn: TurnAddress): Effect.Effect<
   Effect.fromResult(Result.map(ofTurn(root, turn), ({ path }) => path))
 
 /** One that every reader parts at the same signs: a bare `@` or `/` in a password would make its rest a name. */
-const isUrl = (path: string): boolean => {
-  const [url = ""] = path.split(FRAGMENT)
+const isUrl = (root: string): boolean => {
+  if (root === lastUrl) return true
   const bare = /:\/\/[^/?]*(@[^/?]*@|\/[^?]*@)/
-  return isPlain(path) && URL.canParse(url) && !bare.test(url) && !/%(?![0-9a-f]{2})/i.test(url)
+  const isOne =
+    isPlain(root) &&
+    !root.includes(FRAGMENT) &&
+    URL.canParse(root) &&
+    !bare.test(root) &&
+    !/%(?![0-9a-f]{2})/i.test(root)
+  if (isOne) lastUrl = root
+  return isOne
 }
+
+/** The URL of the call before, which most calls name again. */
+let lastUrl = ""
 
 /** A path that every file system call takes for what it is. */
 const isPlain = (path: string): boolean => path.isWellFormed() && !path.includes("\0")
