@@ -188,7 +188,7 @@ const makeLockFile = (disk: Disk, lockFile: string): void => {
 
 /** Null when the lock is so busy that not even its settings can be read. */
 const openHandle = (lockFile: string, mode: Mode): Handle | null => {
-  const ino = identityOf(lockFile)
+  const { ino, isEmpty } = identityOf(lockFile)
   const kind = networkFileSystem(lockFile)
   if (kind !== null) throw unsupported(lockFile, kind)
   const writable = mayWrite(lockFile)
@@ -196,7 +196,8 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
   // On a database that it may only read, SQLite takes a reader's lock for a writer's: hence the check above.
   const database = new DatabaseSync(lockFile, { timeout: 0, readOnly: !writable, allowExtension: false })
   try {
-    keepInMemory(database)
+    // What is empty has no mode of its own; to ask SQLite for it would cost more than all the rest.
+    if (!isEmpty) keepInMemory(database)
   } catch (error) {
     database.close()
     if (isBusy(error)) return null
@@ -232,7 +233,7 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
 }
 
 /** Checks that it is a lock file and nothing else, without opening it. */
-const identityOf = (lockFile: string): bigint => {
+const identityOf = (lockFile: string): { readonly ino: bigint; readonly isEmpty: boolean } => {
   const stat = lstatSync(lockFile, { bigint: true })
   if (!stat.isFile()) throw unsafe(lockFile, "a lock file is a plain file")
   if (stat.size > MAX_LOCK_BYTES) throw unsafe(lockFile, "a lock file is empty, and this one holds data")
@@ -241,7 +242,7 @@ const identityOf = (lockFile: string): bigint => {
       throw unsafe(lockFile + suffix, "a lock file has no such companion")
     }
   }
-  return stat.ino
+  return { ino: stat.ino, isEmpty: stat.size === 0n }
 }
 
 /** A read transaction holds its lock from its first read on. */

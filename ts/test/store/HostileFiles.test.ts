@@ -173,6 +173,22 @@ describe("hostile files", () => {
       })
     )
 
+    it.effect("has no write-ahead log in its lock, which would let readers in beside a writer", () =>
+      Effect.gen(function* () {
+        const { store, root, files } = yield* written
+        renameSync(files.lock, `${files.lock}.old`)
+        const other = new DatabaseSync(files.lock)
+        other.exec("PRAGMA journal_mode=WAL; CREATE TABLE one (id INTEGER)")
+        for (const [name, call] of Object.entries(calls(store, root))) {
+          assert.strictEqual(yield* kindOf(call), "store_unsafe_path", name)
+        }
+        other.close()
+        yield* calls(store, root)["write"] as Effect.Effect<unknown, CoreError>
+        const modeInHeader = readFileSync(files.lock).subarray(18, 20)
+        assert.deepStrictEqual([...modeInHeader], [1, 1])
+      })
+    )
+
     it.effect("takes no database that holds data for a lock, and leaves it as it is", () =>
       Effect.gen(function* () {
         const { store, root, files } = yield* written
