@@ -188,7 +188,7 @@ const makeLockFile = (disk: Disk, lockFile: string): void => {
 
 /** Null when the lock is so busy that not even its settings can be read. */
 const openHandle = (lockFile: string, mode: Mode): Handle | null => {
-  const { ino, isEmpty } = identityOf(lockFile)
+  const ino = identityOf(lockFile)
   const kind = networkFileSystem(lockFile)
   if (kind !== null) throw unsupported(lockFile, kind)
   const writable = mayWrite(lockFile)
@@ -196,8 +196,7 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
   // On a database that it may only read, SQLite takes a reader's lock for a writer's: hence the check above.
   const database = new DatabaseSync(lockFile, { timeout: 0, readOnly: !writable, allowExtension: false })
   try {
-    // What is empty has no mode of its own; to ask SQLite for it would cost more than all the rest.
-    if (!isEmpty) keepInMemory(database)
+    keepInMemory(database)
   } catch (error) {
     database.close()
     if (isBusy(error)) return null
@@ -233,7 +232,7 @@ const openHandle = (lockFile: string, mode: Mode): Handle | null => {
 }
 
 /** Checks that it is a lock file and nothing else, without opening it. */
-const identityOf = (lockFile: string): { readonly ino: bigint; readonly isEmpty: boolean } => {
+const identityOf = (lockFile: string): bigint => {
   const stat = lstatSync(lockFile, { bigint: true })
   if (!stat.isFile()) throw unsafe(lockFile, "a lock file is a plain file")
   if (stat.size > MAX_LOCK_BYTES) throw unsafe(lockFile, "a lock file is empty, and this one holds data")
@@ -242,14 +241,17 @@ const identityOf = (lockFile: string): { readonly ino: bigint; readonly isEmpty:
       throw unsafe(lockFile + suffix, "a lock file has no such companion")
     }
   }
-  return { ino: stat.ino, isEmpty: stat.size === 0n }
+  return stat.ino
 }
 
 /** A read transaction holds its lock from its first read on. */
 const BEGIN: Readonly<Record<Mode, string>> = { exclusive: "BEGIN EXCLUSIVE", shared: "BEGIN" }
 const END = "ROLLBACK"
 
-/** A write-ahead log would let readers in beside a writer, and leave files. */
+/**
+ * A write-ahead log would let readers in beside a writer; and the lock of a file that is empty would leave a journal
+ * beside it when its holder is killed, which is a companion that no lock file has.
+ */
 const keepInMemory = (database: DatabaseSync): void => {
   const { journal_mode: mode } = database.prepare("PRAGMA journal_mode=MEMORY").get() as { journal_mode: string }
   if (mode === "wal") throw new Error("the database is in WAL mode")

@@ -1,5 +1,6 @@
 /** A lock that is held waits with a deadline, and then says who has it. What other processes do: tests/chaos/store. */
-import { writeFileSync } from "node:fs"
+import { existsSync, readdirSync, writeFileSync } from "node:fs"
+import { basename, dirname } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -98,9 +99,32 @@ it.live("a lock that is held is kept open, however few are", () =>
       letGo()
       assert.isTrue((yield* Fiber.join(hanging)).appended)
     }).pipe(
+      Effect.ensuring(Effect.sync(letGo)),
       Effect.provide(
         JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk, openLocks: 1 })))
       )
+    )
+  })
+)
+
+it.live("a lock that is held has no companion: whoever is killed with it leaves none", () =>
+  Effect.gen(function* () {
+    const root = yield* folder
+    const { disk, hang, letGo } = makeDisk()
+    const { lock, snapshotDraft } = filesOf(placeOf(root, "turn-1"))
+    yield* Effect.gen(function* () {
+      const store = yield* JournalStore
+      hang()
+      const journal = plainTurn("turn-1", "in_progress", [])
+      const hanging = yield* Effect.forkChild(store.write({ path: pathOf(root, "turn-1"), journal }))
+      while (!existsSync(snapshotDraft)) yield* Effect.sleep(1)
+      const beside = readdirSync(dirname(lock)).filter((name) => name.startsWith(basename(lock)))
+      assert.deepStrictEqual(beside, [basename(lock)])
+      letGo()
+      assert.isTrue((yield* Fiber.join(hanging)).appended)
+    }).pipe(
+      Effect.ensuring(Effect.sync(letGo)),
+      Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ disk }))))
     )
   })
 )
