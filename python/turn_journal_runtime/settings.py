@@ -54,7 +54,7 @@ class Settings(NamedTuple):
     #: Seconds after which a driver of a turn in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
     turn_lease: float = 30.0
     #: Seconds after which a driver of a run in PostgreSQL that says nothing counts as dead; it speaks thrice as often.
-    #: At most two thirds of the turn's, so that a turn that is free has a run that is free.
+    #: At most two thirds of the turn's, so that a turn that is free has a run that is free; less when the turn's is.
     run_lease: float = 20.0
 
     def variables(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ def current() -> Settings:
         RuntimeUnavailableError: `setting_invalid`, when a variable does not hold what its setting needs.
     """
     # Nothing is set in most processes, and then reading it must not cost the import of the reader (0.2 s).
-    return _read() if any(name.upper().startswith(PREFIX) for name in os.environ) else Settings()
+    return _read() if any(name.startswith(PREFIX) for name in os.environ) else Settings()
 
 
 def current_call_timeout() -> float:
@@ -100,15 +100,31 @@ def _read() -> Settings:
     from pydantic import ValidationError
 
     try:
-        return Settings(**_environment_model()().model_dump())
+        read = _environment_model()()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        variable = PREFIX + str(first["loc"][0]).upper()
-        raise RuntimeUnavailableError(
-            f"{variable} does not fit: {first['msg']}. Correct it, or unset it to have the default.",
-            kind="setting_invalid",
-            details={"setting": variable, "reason": str(first["type"])},
-        ) from None
+        raise _misfit(str(first["loc"][0]), first["msg"], str(first["type"])) from None
+    found = Settings(**{name.lower(): value for name, value in read.model_dump().items()})
+    longest = found.turn_lease * 2 / 3
+    if found.run_lease <= longest:
+        return found
+    if "RUN_LEASE" in read.model_fields_set:
+        raise _misfit(
+            "RUN_LEASE",
+            f"it is at most two thirds of {PREFIX}TURN_LEASE, which is {found.turn_lease:g}, so that a turn that is "
+            "free has a run that is free",
+            "less_than_equal",
+        )
+    return found._replace(run_lease=longest)
+
+
+def _misfit(name: str, why: str, reason: str) -> RuntimeUnavailableError:
+    variable = f"{PREFIX}{name}"
+    return RuntimeUnavailableError(
+        f"{variable} does not fit: {why}. Correct it, or unset it to have the default.",
+        kind="setting_invalid",
+        details={"setting": variable, "reason": reason},
+    )
 
 
 #: What every JSON library between the two languages can carry; all settings that are no integers are seconds.
@@ -117,17 +133,20 @@ _AT_MOST: Final = {"max_journal_bytes": 64 * 1024 * 1024, "max_depth": 250}
 
 @cache
 def _environment_model() -> type[BaseSettings]:
-    """The pydantic settings class that reads `Settings` from the environment; all numbers are positive."""
+    """The pydantic settings class that reads `Settings` from the environment, each by its variable's exact name, as the
+    core reads them; all numbers are positive."""
     from pydantic import Field, create_model
     from pydantic_settings import BaseSettings, SettingsConfigDict
 
     class Base(BaseSettings):
-        model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+        model_config = SettingsConfigDict(
+            env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, case_sensitive=True
+        )
 
     fields: dict[str, Any] = {}
     for name, kind in get_type_hints(Settings).items():
         default = Settings._field_defaults[name]
         at_most = LONGEST_SECONDS if kind is float else _AT_MOST.get(name)
         bounds = Field(gt=0, le=at_most, allow_inf_nan=False)
-        fields[name] = (kind if default is None else Annotated[kind, bounds], default)
+        fields[name.upper()] = (kind if default is None else Annotated[kind, bounds], default)
     return create_model("EnvironmentSettings", __base__=Base, **fields)

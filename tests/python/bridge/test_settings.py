@@ -9,7 +9,7 @@ import pytest
 
 from turn_journal_runtime import settings
 from turn_journal_runtime.errors import RuntimeUnavailableError
-from turn_journal_runtime.settings import PREFIX, Settings, current
+from turn_journal_runtime.settings import PREFIX, Settings, current, current_call_timeout
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,8 @@ def test_every_setting_is_read_from_its_variable_and_given_on_as_it_was(monkeypa
         postgres_min_connections=2,
         postgres_max_connections=6,
         postgres_timeout=7.0,
-        turn_lease=8.0,
-        run_lease=9.0,
+        turn_lease=9.0,
+        run_lease=5.0,
     )
     assert all(getattr(chosen, name) != getattr(Settings(), name) for name in Settings._fields)
     assert set(chosen.variables()) == {PREFIX + name.upper() for name in Settings._fields}
@@ -54,6 +54,28 @@ def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatc
 def test_variables_of_other_parts_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURN_JOURNAL_SIGNING_KEY", "k")
     assert current() == Settings()
+
+
+def test_a_name_in_other_letters_is_no_variable_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("turn_journal_call_timeout", "1")
+    monkeypatch.setenv("TURN_JOURNAL_max_depth", "1")
+    assert (current(), current_call_timeout()) == (Settings(), Settings().call_timeout)
+
+
+@pytest.mark.parametrize(("turn", "run"), [("90", 20.0), ("30", 20.0), ("15", 10.0)])
+def test_a_run_is_free_when_its_turn_is(turn: str, run: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn's last renewal may be a third of its lease before that of its run."""
+    monkeypatch.setenv("TURN_JOURNAL_TURN_LEASE", turn)
+    assert current().run_lease == run
+
+
+def test_a_lease_of_runs_that_would_outlast_the_turns_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_RUN_LEASE", "21")
+    with pytest.raises(RuntimeUnavailableError, match=r"RUN_LEASE does not fit: .*TURN_LEASE, which is 30,") as wrong:
+        current()
+    assert (wrong.value.kind, wrong.value.details["setting"]) == ("setting_invalid", "TURN_JOURNAL_RUN_LEASE")
+    monkeypatch.setenv("TURN_JOURNAL_TURN_LEASE", "31.5")
+    assert current().run_lease == 21.0
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
