@@ -8,6 +8,7 @@ import contextvars
 import inspect
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..bridge import default_async_client
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..session_recovery import SessionBindingResolver
     from .queue import Job
 
-__all__ = ["Entry", "Event", "Outcome", "due_turn", "outcome_of"]
+__all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of"]
 
 #: What drives a turn: a function of the program, sync or async.
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
@@ -122,7 +123,7 @@ def _later(job: Job) -> float:
 
 
 async def _driven(entry: Entry, due: DueTurn) -> Any:
-    answer = entry(due) if is_async(entry) else await _in_thread(entry, due)
+    answer = entry(due) if is_async(entry) else await in_thread(partial(entry, due), due.goal_id)
     return await _guarded(answer) if inspect.isawaitable(answer) else answer
 
 
@@ -141,8 +142,9 @@ def _ended(raised: BaseException) -> Exception:
     return raised if isinstance(raised, Exception) else RuntimeError(f"{type(raised).__name__}: {raised}")
 
 
-def _in_thread(entry: Entry, due: DueTurn) -> asyncio.Future[Any]:
-    """The answer of a sync entry. Its thread keeps no process from ending: a turn may be cut off anywhere."""
+def in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+    """What a call answers, such as a sync entry. Its thread keeps no process from ending: a turn may be cut off
+    anywhere."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -158,12 +160,12 @@ def _in_thread(entry: Entry, due: DueTurn) -> asyncio.Future[Any]:
     def work() -> None:
         value, error = None, None
         try:
-            value = context.run(entry, due)
+            value = context.run(call)
         except BaseException as raised:
             # A generator's end cannot be set on a future, and a program's exit ends no worker.
             error = _ended(raised)
         with contextlib.suppress(RuntimeError):  # the worker has ended
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=work, name=f"turn-journal-worker {due.goal_id}", daemon=True).start()
+    threading.Thread(target=work, name=f"turn-journal-worker {name}", daemon=True).start()
     return answered

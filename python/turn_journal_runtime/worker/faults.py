@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 import psycopg
@@ -12,7 +13,7 @@ from ..errors import InvalidJournalError, JournalStoreError
 from ..run_journal.postgres.address import Address
 from ..run_journal.postgres.faults import typed_error
 
-__all__ = ["queue_error", "refuse_folder"]
+__all__ = ["Trouble", "queue_error", "refuse_folder"]
 
 _NOT_MIGRATED: Final = (errors.UndefinedFunction, errors.UndefinedObject, errors.UndefinedTable)
 
@@ -43,3 +44,24 @@ def queue_error(error: Exception, runtime_root: str) -> Exception:
             details={"path": shown},
         )
     return typed_error(cause, shown) if isinstance(cause, psycopg.Error) else error
+
+
+class Trouble(logging.Handler):
+    """What ended procrastinate's worker: where that was one of its own tasks, it tells its log alone."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.error: Exception | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What failed in a job, perhaps while the worker was ending, is no reason why it ended.
+        is_its_own = str(getattr(record, "action", "")).startswith("side_task")
+        if is_its_own and record.exc_info and isinstance(record.exc_info[1], Exception):
+            self.error = record.exc_info[1]
+
+    def __enter__(self) -> Trouble:
+        logging.getLogger("procrastinate").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("procrastinate").removeHandler(self)

@@ -14,6 +14,7 @@ import signal
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
@@ -26,8 +27,8 @@ from ..flow import is_async
 from ..run_journal.postgres.address import Address
 from ..settings import current
 from ..turns.aio import recoverable_turns
-from .driving import Outcome, due_turn, outcome_of
-from .faults import queue_error, refuse_folder
+from .driving import Outcome, due_turn, in_thread, outcome_of
+from .faults import Trouble, queue_error, refuse_folder
 from .log import say
 from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
 from .schema import refuse_other_version
@@ -51,6 +52,7 @@ _JOB_SECONDS: Final = 1.0
 #: How long the queue is waited for, and after the grace the turns that are cancelled, when the database is lost.
 _END_SECONDS: Final = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_QUEUE_LOST: Final = (exceptions.ConnectorException, exceptions.AppNotOpen, psycopg.Error)
 
 
 class Summary(NamedTuple):
@@ -101,7 +103,6 @@ async def run_worker(
             f"{concurrency=}, {every=}, {grace=}."
         )
     refuse_folder(runtime_root)
-    await asyncio.to_thread(refuse_other_version, runtime_root)
     worker = _Worker(runtime_root, entry, concurrency, goal_id, retry_failed, session_binding_resolver, every, grace)
     return await worker.run()
 
@@ -117,27 +118,6 @@ class _Again(BaseRetryStrategy):
         del job
         seconds = 1 if isinstance(exception, _NoRoom) else round(current().turn_lease)
         return RetryDecision(retry_in={"seconds": seconds})
-
-
-class Trouble(logging.Handler):
-    """What ended procrastinate's worker: where that was one of its own tasks, it tells its log alone."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.error: Exception | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # What failed in a job, perhaps while the worker was ending, is no reason why it ended.
-        is_its_own = str(getattr(record, "action", "")).startswith("side_task")
-        if is_its_own and record.exc_info and isinstance(record.exc_info[1], Exception):
-            self.error = record.exc_info[1]
-
-    def __enter__(self) -> Trouble:
-        logging.getLogger("procrastinate").addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger("procrastinate").removeHandler(self)
 
 
 class _Worker:
@@ -163,6 +143,8 @@ class _Worker:
         self._every = every
         self._grace = grace
         self._drives: dict[str, asyncio.Task[None]] = {}
+        #: By what is looked for.
+        self._looks: dict[tuple[str | None, bool], asyncio.Task[None]] = {}
         self._events: Counter[str] = Counter()
         self._stopping = asyncio.Event()
         #: By the monotonic clock, once it is told to stop: when the turns at hand have had their grace.
@@ -176,13 +158,15 @@ class _Worker:
         loop.set_exception_handler(_unheard)
         for one in _SIGNALS:
             loop.add_signal_handler(one, self._stop, one)
-        which = "all goals" if self._goal_id is None else f"goal {self._goal_id}"
-        place = f"process {os.getpid()} on {platform.node()}"
-        say("started", f": {place}, {which} of {self._shown}, {self._concurrency} at a time")
+        left = 0
         try:
-            async with self._queue.open_async():
-                await self._serve()
-                left = await self._finish()
+            if await self._may_start():
+                which = "all goals" if self._goal_id is None else f"goal {self._goal_id}"
+                place = f"process {os.getpid()} on {platform.node()}"
+                say("started", f": {place}, {which} of {self._shown}, {self._concurrency} at a time")
+                async with self._queue.open_async():
+                    await self._serve()
+                    left = await self._finish()
         finally:
             loop.set_exception_handler(handler)
             for one in _SIGNALS:
@@ -190,6 +174,24 @@ class _Worker:
         counted = ", ".join(f"{count} {event}" for event, count in self._events.items())
         say("stopped", f": {counted or 'no turns'}", self._events)
         return Summary(dict(self._events), left)
+
+    async def _may_start(self) -> bool:
+        """Looks at the queue's tables; False when it is told to stop meanwhile."""
+        check = in_thread(partial(refuse_other_version, self._root), "tables")
+        await self._unless_stopped(check)
+        if not check.done():
+            check.cancel()
+            return False
+        check.result()
+        return not self._stopping.is_set()
+
+    async def _unless_stopped(self, work: asyncio.Future[Any]) -> None:
+        """Waits until something is done, or the worker is told to stop."""
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
 
     # The queue
 
@@ -243,11 +245,9 @@ class _Worker:
         if self._goal_id is not None:
             options["queues"] = [queue_of(self._goal_id)]
         work = asyncio.create_task(self._queue.run_worker_async(**options))
-        stop = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await self._unless_stopped(work)
         finally:
-            stop.cancel()
             work.cancel()
             await asyncio.wait({work}, timeout=_JOB_SECONDS + _END_SECONDS)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
@@ -256,12 +256,18 @@ class _Worker:
     # Jobs
 
     async def _find_job(self, context: JobContext, timestamp: int, goal_id: str | None, retry_failed: bool) -> None:
+        """Begins a look for what stopped, unless one is under way: a store may take longer for it than there is between
+        two of them, and turns are driven meanwhile."""
+        del context, timestamp
+        look = self._looks.get((goal_id, retry_failed))
+        if look is None or look.done():
+            self._looks[goal_id, retry_failed] = asyncio.create_task(self._find(goal_id, retry_failed))
+
+    async def _find(self, goal_id: str | None, retry_failed: bool) -> None:
         """Puts the turns that stopped into the queue, and the jobs of workers that died back into it."""
-        del timestamp
-        manager = context.app.job_manager
         lease = current().turn_lease
         try:
-            for job in await manager.get_stalled_jobs(seconds_since_heartbeat=lease):
+            for job in await self._queue.job_manager.get_stalled_jobs(seconds_since_heartbeat=lease):
                 await self._give_back(job)
             for turn in await recoverable_turns(self._root, goal_id=goal_id, retry_failed=retry_failed):
                 if turn.damage is not None:
@@ -271,6 +277,8 @@ class _Worker:
                     await defer(self._queue, Job(*names, retry_failed))
         except TurnJournalError as error:
             say("unreachable", f": no look for turns that stopped ({error.message})")
+        except _QUEUE_LOST:
+            pass  # said by who serves it
 
     async def _give_back(self, job: QueuedJob) -> None:
         manager = self._queue.job_manager
@@ -336,7 +344,7 @@ class _Worker:
 
     async def _look_again(self, job: Job, at: float) -> None:
         """Has the turn looked at again; where the queue cannot be had, the store tells of it."""
-        with contextlib.suppress(exceptions.ConnectorException, exceptions.AppNotOpen, psycopg.Error):
+        with contextlib.suppress(*_QUEUE_LOST):
             await defer(self._queue, job, at=datetime.fromtimestamp(at, UTC), sooner=True)
 
     # The end
@@ -353,6 +361,8 @@ class _Worker:
 
     async def _finish(self) -> int:
         """Waits for the turns at hand, and cancels those that are not over; how many of them are still driven."""
+        for look in self._looks.values():
+            look.cancel()
         if self._drives:
             await asyncio.wait(set(self._drives.values()), timeout=max(self._grace_ends - time.monotonic(), 0.0))
         late = set(self._drives.values())

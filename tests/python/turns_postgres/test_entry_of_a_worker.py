@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -17,9 +19,11 @@ from procrastinate.testing import InMemoryConnector
 
 from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
+from turn_journal_runtime.worker.aio import defer_turn
 from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
+from turn_journal_runtime.worker.faults import Trouble
 from turn_journal_runtime.worker.queue import Job
-from turn_journal_runtime.worker.worker import Trouble, run_worker
+from turn_journal_runtime.worker.worker import Summary, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +95,34 @@ def test_a_due_turn_shows_no_password() -> None:
 def test_a_worker_that_could_do_nothing_is_refused(number: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="concurrency of at least 1"):
         asyncio.run(run_worker("postgresql://nobody@127.0.0.1:1/none", lambda _: None, **number))
+
+
+@pytest.mark.process
+def test_a_look_that_takes_long_keeps_no_turn_from_being_driven(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one place and looks that take longer than what is between two of them, looks would be all that is done."""
+    looks = 0
+    looked = asyncio.Event()
+
+    async def look(*_: Any, **__: Any) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        looked.set()
+        await asyncio.sleep(3600)
+        return []
+
+    async def entry(_: DueTurn) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def work() -> Summary:
+        worker = asyncio.create_task(run_worker(database, entry, every=1))
+        await looked.wait()
+        await asyncio.sleep(2.5)  # it is time for another one, twice
+        await defer_turn(database, goal_id="goal", agent_id="agent", todo_id="beside-a-look")
+        return await asyncio.wait_for(worker, 20)
+
+    monkeypatch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+    assert asyncio.run(work()) == Summary({"done": 1}, 0)
+    assert looks == 1
 
 
 def test_why_a_queue_was_lost_is_not_what_a_job_raised_meanwhile() -> None:

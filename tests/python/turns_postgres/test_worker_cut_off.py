@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import time
@@ -34,6 +35,21 @@ def test_a_queue_that_does_not_answer_is_opened_and_closed_at_once() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as mute:
         assert asyncio.run(opened(mute.getsockname()[1])) < 4
+
+
+def test_it_listens_to_signals_before_it_asks_the_database_anything(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"postgresql://nobody@127.0.0.1:{mute.getsockname()[1]}/none"
+        worker = FleetWorker(url, tmp_path, "worker", lease=6.0)
+        try:
+            mute.settimeout(60)
+            with mute.accept()[0]:
+                code, answer = worker.stop(8)  # nobody waits for the answer, which has ten seconds
+        finally:
+            worker.kill()
+    assert (code, json.loads(answer)) == (0, {"ok": True, "events": {}, "left": 0})
+    said = worker.said()
+    assert (" stopping: SIGTERM" in said, " stopped: no turns" in said, " started" in said) == (True, True, False)
 
 
 @pytest.mark.parametrize(("state", "code"), [("idle", 0), ("driving", 1), ("stopping", 1)])
