@@ -231,6 +231,18 @@ export const PruneResult = Schema.Struct({ turns: Schema.Array(PrunedTurn), next
 })
 export type PruneResult = typeof PruneResult.Type
 
+export const FindPrunedParams = Schema.Struct({
+  runtime_root: Schema.String,
+  goal_id: optionalText,
+  /** The keys that are asked about, of whatever goal. */
+  turn_keys: Schema.Array(Schema.String).check(Schema.isMaxLength(MAX_PAGE))
+})
+export type FindPrunedParams = typeof FindPrunedParams.Type
+
+/** Those of them that were pruned; one that cannot be read is not known to be. */
+export const FindPrunedResult = Schema.Struct({ turns: Schema.Array(Schema.Struct(Address)) })
+export type FindPrunedResult = typeof FindPrunedResult.Type
+
 // --- copying
 
 export const CopyParams = Schema.Struct({

@@ -112,6 +112,7 @@ export const methods: ReadonlyArray<Method<Core | Databases | JournalStore | Lim
   StoreMethods.verify,
   StoreMethods.heads,
   StoreMethods.prune,
+  StoreMethods.findPruned,
   StoreMethods.repair,
   StoreMethods.copy,
   DatabaseMethods.acquireLease,

@@ -2,6 +2,8 @@
 import {
   CopyParams,
   CopyResult,
+  FindPrunedParams,
+  FindPrunedResult,
   FindSettlementParams,
   FindSettlementResult,
   HeadsParams,
@@ -73,6 +75,15 @@ export const prune = make("turn_journal.prune", { params: PruneParams, result: P
   JournalStore.use((store) =>
     store.prune({ ...rangeOf(params), olderThan: params.older_than, keep: params.keep, dryRun: params.dry_run })
   )
+)
+
+export const findPruned = make(
+  "turn_journal.find_pruned",
+  { params: FindPrunedParams, result: FindPrunedResult },
+  (params) =>
+    JournalStore.use((store) =>
+      store.findPruned({ runtimeRoot: params.runtime_root, goalId: params.goal_id, turnKeys: params.turn_keys })
+    )
 )
 
 export const copy = make("store.copy", { params: CopyParams, result: CopyResult }, (params) =>

@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { CoreError } from "../contract/Errors.ts"
-import type { PrunedTurn, PruneResult } from "../contract/Store.ts"
+import type { FindPrunedResult, PrunedTurn, PruneResult } from "../contract/Store.ts"
 import { admit, type Refusal } from "../journal/Admission.ts"
 import type { Driver, Encoded, Near, Snapshot, Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
@@ -20,8 +20,17 @@ export interface PruneRequest extends Range {
   readonly dryRun?: boolean | undefined
 }
 
+export interface FindPrunedRequest {
+  readonly runtimeRoot: string
+  /** One goal's turns only. */
+  readonly goalId?: string | null | undefined
+  readonly turnKeys: ReadonlyArray<string>
+}
+
 export interface Pruning {
   readonly prune: (request: PruneRequest) => Effect.Effect<PruneResult, CoreError>
+  /** Which of some turns were pruned: nothing goes on with those, and what else was kept for them may go. */
+  readonly findPruned: (request: FindPrunedRequest) => Effect.Effect<FindPrunedResult, CoreError>
 }
 
 const NOTHING: Step<string | null> = { answer: null, commit: null }
@@ -79,7 +88,29 @@ export const make = (
       )
     })
 
-  return { prune }
+  const isPruned = (place: Place.Place): Effect.Effect<boolean> =>
+    driver.load(place).pipe(
+      Effect.flatMap((encoded) => Effect.fromResult(standing(read, place, encoded))),
+      Effect.match({ onFailure: () => false, onSuccess: ({ position }) => (position?.pruned ?? null) !== null })
+    )
+
+  const findPruned: Pruning["findPruned"] = Effect.fnUntraced(function* ({ runtimeRoot, goalId, turnKeys }) {
+    // Checks the root and the goal, also where no turn is.
+    yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: goalId ?? "goal", turnKey: "turn" }))
+    const asked = new Set(turnKeys)
+    const turns: Array<FindPrunedResult["turns"][number]> = []
+    for (const goal of goalId == null ? yield* driver.goals(runtimeRoot) : [goalId]) {
+      const keys = yield* Effect.orElseSucceed(driver.turns(runtimeRoot, goal), (): ReadonlyArray<string> => [])
+      for (const turnKey of keys.filter((key) => asked.has(key))) {
+        const place = yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: goal, turnKey }))
+        if (yield* isPruned(place)) turns.push({ goal_id: goal, turn_key: turnKey })
+      }
+      yield* Effect.yieldNow
+    }
+    return { turns }
+  })
+
+  return { prune, findPruned }
 }
 
 const leftAlone = (goalId: string, turnKey: string, { kind, message }: CoreError): PrunedTurn => ({

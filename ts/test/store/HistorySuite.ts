@@ -148,6 +148,27 @@ export const historySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>): 
     })
   )
 
+  it.effect("tells which turns were pruned, and of no other that it was", () =>
+    Effect.gen(function* () {
+      const { store, root } = yield* fresh
+      for (const turnKey of ["over", "not-asked"]) yield* writeAll(root, wholeTurn({ ...ID, turnKey }), turnKey)
+      yield* writeAll(root, wholeTurn({ ...ID, turnKey: "open" }).slice(0, 3), "open")
+      const turnKeys = ["over", "open", "later", "unknown"]
+      const found = (request: object = {}) =>
+        Effect.map(store.findPruned({ runtimeRoot: root, turnKeys, ...request }), ({ turns }) => turns)
+      assert.deepStrictEqual(yield* found(), [])
+      yield* store.prune({ runtimeRoot: root, olderThan: 0 })
+      yield* writeAll(root, wholeTurn({ ...ID, turnKey: "later" }), "later")
+      const over = { goal_id: GOAL, turn_key: "over" }
+      assert.deepStrictEqual(yield* found(), [over])
+      assert.deepStrictEqual(yield* found({ goalId: GOAL, turnKeys: ["over"] }), [over])
+      assert.deepStrictEqual(yield* found({ goalId: "other" }), [])
+      assert.deepStrictEqual(yield* found({ turnKeys: [] }), [])
+      assert.strictEqual(yield* kindOf(found({ goalId: ".." })), "invalid_request")
+      assert.strictEqual(yield* kindOf(found({ runtimeRoot: "relative" })), "invalid_request")
+    })
+  )
+
   it.effect("takes a write that is tried again for what it is: written once, whatever followed", () =>
     Effect.gen(function* () {
       const { store, root } = yield* fresh

@@ -8,6 +8,20 @@ import type { JournalStore } from "../../src/store/JournalStore.ts"
 import { AGENT, fresh, GOAL, kindOf, type Plant, pathOf, plainTurn, settledTurn, wholeTurn } from "./Turns.ts"
 
 export const querySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>, plant: Plant): void => {
+  it.effect("does not know of a turn that cannot be read that it was pruned", () =>
+    Effect.gen(function* () {
+      const { store, root } = yield* fresh
+      for (const turnKey of ["damaged", "whole"]) {
+        const turn = wholeTurn({ turnKey, todoId: "todo-1", instanceId: "i-1" })
+        for (const journal of turn) yield* store.write({ path: pathOf(root, turnKey), journal })
+      }
+      yield* store.prune({ runtimeRoot: root, olderThan: 0 })
+      yield* plant(pathOf(root, "damaged"), "{")
+      const { turns } = yield* store.findPruned({ runtimeRoot: root, turnKeys: ["damaged", "whole"] })
+      assert.deepStrictEqual(turns, [{ goal_id: GOAL, turn_key: "whole" }])
+    })
+  )
+
   it.effect("lists turns by goal and key, in pages, and damaged ones as damaged", () =>
     Effect.gen(function* () {
       const { store, root } = yield* fresh
