@@ -34,8 +34,8 @@ export const make = (
   histories: HistoryCache,
   { capacity, lineBytes }: { readonly capacity: number; readonly lineBytes: number }
 ): FileCommits => {
-  /** Folders whose own names are durable, by their inode. */
-  const durableNames = new Recent<string, bigint>(capacity)
+  /** Folders whose own names are durable: which folder had the name then. */
+  const durableNames = new Recent<string, string>(capacity)
   /** Snapshots that were made durable here, as they were then. */
   const settled = new Recent<string, string>(capacity)
 
@@ -61,15 +61,15 @@ export const make = (
   const undurableNames = (folder: string): ReadonlyArray<FolderName> => {
     const names: Array<FolderName> = []
     for (let path = folder; path !== dirname(path); path = dirname(path)) {
-      const ino = folderIdentity(path)
-      if (durableNames.get(path) === ino) break
-      names.push({ path, ino })
+      const identity = folderIdentity(path)
+      if (durableNames.get(path) === identity) break
+      names.push({ path, identity })
     }
     return names
   }
 
   const namesAreDurable = (names: ReadonlyArray<FolderName>): void => {
-    for (const { path, ino } of names) durableNames.set(path, ino)
+    for (const { path, identity } of names) durableNames.set(path, identity)
   }
 
   /** Appends in place. What stood after the transition that is followed is overwritten and cut. */
@@ -294,7 +294,7 @@ export const make = (
 
 interface FolderName {
   readonly path: string
-  readonly ino: bigint
+  readonly identity: string
 }
 
 interface Work {

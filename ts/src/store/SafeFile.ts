@@ -128,4 +128,8 @@ export const refuseLinks = (root: string, folder: string): void => {
   }
 }
 
-export const folderIdentity = (path: string): bigint => statSync(path, { bigint: true }).ino
+/** Which folder it is that has a name. Its time of birth belongs to it: a number that became free is given out again. */
+export const folderIdentity = (path: string): string => {
+  const { ino, birthtimeNs } = statSync(path, { bigint: true })
+  return `${ino}:${birthtimeNs}`
+}

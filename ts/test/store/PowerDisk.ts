@@ -3,7 +3,7 @@
  * when the power goes at a given moment. What was not synced may be there, may be missing, may be torn, in any
  * combination; only a rename is done or not done.
  */
-import { fstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs"
+import { fstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import * as Effect from "effect/Effect"
 import type { Disk, Step } from "../../src/store/Disk.ts"
@@ -16,6 +16,7 @@ type Entry =
   | { readonly kind: "rename"; readonly from: string; readonly to: string }
   | { readonly kind: "remove"; readonly path: string }
   | { readonly kind: "folder"; readonly path: string }
+  | { readonly kind: "gone"; readonly path: string }
   | { readonly kind: "sync"; readonly files: ReadonlyArray<number>; readonly folders: ReadonlyArray<string> }
   /** A write was begun, or acknowledged: what may stand from then on. */
   | { readonly kind: "begin" | "ack"; readonly stands: string | null }
@@ -43,6 +44,12 @@ export class PowerDisk {
       if (!statSync(path).isFile()) this.#planted.set(path, Buffer.alloc(0))
       else this.#planted.set(path, readFileSync(path))
     }
+  }
+
+  /** Somebody removes a folder with all that is in it, durably. */
+  removeFolder(path: string): void {
+    rmSync(path, { recursive: true })
+    this.log.push({ kind: "gone", path })
   }
 
   note(kind: "begin" | "ack", stands: string | null): void {
@@ -172,6 +179,12 @@ class Volatile {
       case "folder":
         this.#nameChanges.push(entry)
         return
+      case "gone": {
+        const isLeft = (path: string): boolean => path !== entry.path && !path.startsWith(`${entry.path}/`)
+        for (const path of this.names.keys()) if (!isLeft(path)) this.names.delete(path)
+        this.#nameChanges = this.#nameChanges.filter((change) => isLeft(pathOf(change)))
+        return
+      }
       case "sync": {
         const isSynced = (change: ContentChange): boolean => entry.files.includes(change.file)
         for (const change of this.#contentChanges.filter(isSynced)) this.#changeContent(change)

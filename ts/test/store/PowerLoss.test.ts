@@ -26,17 +26,22 @@ const storeOn = (disk: Disk): Layer.Layer<JournalStore, unknown> =>
 
 const same = (disk: Disk): Disk => disk
 
-/** One process that writes journals until it ends or is killed. */
-const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: Step | null = null, around = same) =>
+/** One write, of a process that is there already. */
+const aWrite = (power: PowerDisk, index: number) =>
   Effect.gen(function* () {
     const store = yield* JournalStore
-    for (const index of indexes) {
-      const stands = operationId(journal(index))
-      power.note("begin", stands)
-      yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
-      power.note("ack", stands)
-    }
-  }).pipe(Effect.provide(storeOn(around(power.over(nodeDisk, killedAt)))), Effect.exit)
+    const stands = operationId(journal(index))
+    power.note("begin", stands)
+    yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
+    power.note("ack", stands)
+  })
+
+/** One process that writes journals until it ends or is killed. */
+const aProcess = (power: PowerDisk, indexes: ReadonlyArray<number>, killedAt: Step | null = null, around = same) =>
+  Effect.forEach(indexes, (index) => aWrite(power, index)).pipe(
+    Effect.provide(storeOn(around(power.over(nodeDisk, killedAt)))),
+    Effect.exit
+  )
 
 /** Another root in which a turn stands as it was after some of its writes. */
 const writeElsewhere = (root: string, journals: ReadonlyArray<JsonObject>) =>
@@ -66,16 +71,19 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
     }),
   "a writer that is killed after its rename, and one that had written before it and replays": (power) =>
     Effect.gen(function* () {
-      const store = yield* JournalStore
-      const write = (index: number) =>
-        Effect.gen(function* () {
-          power.note("begin", operationId(journal(index)))
-          yield* store.write({ path: pathOf(power.root, TURN.turnKey), journal: journal(index) })
-          power.note("ack", operationId(journal(index)))
-        })
-      yield* write(0)
+      yield* aWrite(power, 0)
       yield* aProcess(power, [1], "folder.sync")
-      yield* write(1)
+      yield* aWrite(power, 1)
+    }).pipe(Effect.provide(storeOn(power.over(nodeDisk)))),
+  "folders that are removed and made again, and one that had written before": (power) =>
+    Effect.gen(function* () {
+      yield* aWrite(power, 0)
+      const { folder } = filesOf(placeOf(power.root, TURN.turnKey))
+      for (const removed of [folder, dirname(folder), dirname(dirname(folder))]) {
+        power.note("begin", null)
+        power.removeFolder(removed)
+        yield* aWrite(power, 0)
+      }
     }).pipe(Effect.provide(storeOn(power.over(nodeDisk)))),
   "a first writer that is killed, and one that replays": (power) =>
     Effect.gen(function* () {
