@@ -1,5 +1,6 @@
 /** Where a database is: from its URL to what connects to it, and to a name of it that tells no secret. */
 import { readFileSync } from "node:fs"
+import { connect, isIP } from "node:net"
 import type { ConnectionOptions } from "node:tls"
 import type * as PgPool from "@effect/sql-pg/PgPool"
 import * as Effect from "effect/Effect"
@@ -40,7 +41,8 @@ const configOf = (
     ...(ssl === undefined ? {} : { ssl }),
     ...(url.searchParams.has("connect_timeout") ? {} : { connectTimeout: `${timeout} seconds` as const }),
     ...(url.searchParams.has("application_name") ? {} : { applicationName: "turn-journal" }),
-    keepAlive: "30 seconds",
+    keepAlive: `${KEEP_ALIVE} seconds`,
+    ...(said(url, "hostaddr") === "" ? {} : reaching(url, said(url, "hostaddr"))),
     minConnections: Math.min(minConnections, maxConnections),
     maxConnections,
     idleTimeout: `${idle} seconds`,
@@ -49,12 +51,29 @@ const configOf = (
   }
 }
 
+/** Connections to an address; the name of the host is what its certificate is held against. */
+const reaching = (url: URL, address: string): Pick<PgPool.Config, "host" | "stream"> => ({
+  ...(said(url, "host") === "" ? { host: address } : {}),
+  stream: () =>
+    connect({
+      host: address,
+      port: Number(said(url, "port") || DEFAULT_PORT),
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE * 1000
+    })
+})
+
+const DEFAULT_PORT = "5432"
+/** Seconds of silence after which it is asked whether the other side is still there. */
+const KEEP_ALIVE = 30
+
 /** The file of passwords is read for each connection: who changes a password there need not start the core again. */
 const looked = (url: URL, user: string, environment: Environment) =>
   Effect.sync(() => {
     const login = {
-      host: said(url, "host") || "localhost",
-      port: said(url, "port") || "5432",
+      host: said(url, "host") || said(url, "hostaddr") || "localhost",
+      port: said(url, "port") || DEFAULT_PORT,
       database: said(url, "dbname") || user,
       user
     }
@@ -66,7 +85,8 @@ const MAX_MESSAGE = 1024 * 1024 * 1024
 
 /** Refuses what the connection would refuse again and again. */
 const understood = (url: URL): Result.Result<void, StoreFailure> => {
-  if (said(url, "host").includes(",")) return Result.fail(severalHosts(url))
+  const several = ["host", "hostaddr"].find((parameter) => said(url, parameter).includes(","))
+  if (several !== undefined) return Result.fail(severalHosts(url, several))
   const odd = Object.entries(PARAMETERS).find(([name, form]) => !form.test(url.searchParams.get(name) ?? ""))
   if (odd === undefined) return Result.succeed(undefined)
   return Result.fail(
@@ -78,18 +98,19 @@ const understood = (url: URL): Result.Result<void, StoreFailure> => {
   )
 }
 
-const severalHosts = (url: URL): StoreFailure =>
+const severalHosts = (url: URL, parameter: string): StoreFailure =>
   new StoreFailure({
     kind: "store_unsupported",
     message:
-      "The URL, or PGHOST, names several hosts, and turns connect to one: give the name that leads to the server that is written to.",
-    details: { database: nameOf(url), parameter: "host" }
+      "The URL, or PGHOST or PGHOSTADDR, names several hosts, and turns connect to one: give the name that leads to the server that is written to.",
+    details: { database: nameOf(url), parameter }
   })
 
-const PARAMETERS = {
+const PARAMETERS: Readonly<Record<string, Pick<RegExp, "test">>> = {
   sslmode: /^(|disable|allow|prefer|require|verify-ca|verify-full)$/,
   connect_timeout: /^\d*$/,
-  port: /^\d*$/
+  port: /^\d*$/,
+  hostaddr: { test: (value) => value === "" || isIP(value) !== 0 }
 }
 
 /**

@@ -11,6 +11,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** Which variable stands for which parameter. */
 const VARIABLES: ReadonlyArray<readonly [variable: string, parameter: string]> = [
   ["PGHOST", "host"],
+  ["PGHOSTADDR", "hostaddr"],
   ["PGPORT", "port"],
   ["PGUSER", "user"],
   ["PGPASSWORD", "password"],

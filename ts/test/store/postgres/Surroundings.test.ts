@@ -147,18 +147,66 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver
     })
   )
 
-  for (const [where, url, host] of [
-    ["the URL", "postgresql://a,b/none", ""],
-    ["a parameter", "postgresql:///none?host=a,b", ""],
-    ["PGHOST", "postgresql:///none", "a,b"]
+  for (const [where, url, variable] of [
+    ["the URL", "postgresql://a,b/none", null],
+    ["a parameter", "postgresql:///none?host=a,b", null],
+    ["PGHOST", "postgresql:///none", "PGHOST"],
+    ["the parameter of addresses", "postgresql:///none?hostaddr=::1,127.0.0.1", null],
+    ["PGHOSTADDR", "postgresql:///none", "PGHOSTADDR"]
   ] as const) {
     it.effect(`is of one host: several in ${where} are refused at once`, () =>
       Effect.gen(function* () {
-        vi.stubEnv("PGHOST", host)
+        if (variable !== null) vi.stubEnv(variable, "a,b")
         assert.strictEqual(yield* kindOf(turnsIn(url)), "store_unsupported")
       })
     )
   }
+})
+
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 2 }))), {
+  excludeTestServices: true
+})("an address", (it) => {
+  const elsewhere = Effect.map(root, (text) => {
+    const url = new URL(text)
+    const { hostname: address } = url
+    url.hostname = "nowhere.invalid"
+    return { url, address }
+  })
+
+  it.effect("is where the server is, whatever the host's name is", () =>
+    Effect.gen(function* () {
+      const { url, address } = yield* elsewhere
+      url.searchParams.set("hostaddr", address)
+      assert.deepStrictEqual((yield* turnsIn(url)).turns, [])
+    })
+  )
+
+  it.effect("is PGHOSTADDR's where the URL gives none", () =>
+    Effect.gen(function* () {
+      const { url, address } = yield* elsewhere
+      vi.stubEnv("PGHOSTADDR", address)
+      assert.deepStrictEqual((yield* turnsIn(url)).turns, [])
+    })
+  )
+
+  it.effect("stands for the name of the host in the file of passwords, where there is no name", () =>
+    Effect.gen(function* () {
+      const { hostname: address, port, username, pathname, search } = yield* locked
+      const { file } = yield* fileOf(`localhost:*:*:*:no\n${address}:${port}:*:${username}:${ESCAPED}\n`)
+      vi.stubEnv("PGPASSFILE", file)
+      const url = new URL(`postgresql://${pathname}${search}`)
+      for (const [name, value] of Object.entries({ hostaddr: address, port, user: username })) {
+        url.searchParams.set(name, value)
+      }
+      assert.deepStrictEqual((yield* turnsIn(url)).turns, [])
+    })
+  )
+
+  it.effect("is no name", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* kindOf(turnsIn("postgresql://localhost/none?hostaddr=localhost")), "store_denied")
+    })
+  )
 })
 
 describe("a URL", () => {

@@ -61,6 +61,13 @@ const CASES: ReadonlyArray<readonly [string, string, string | null, "fits" | "do
   ["verify-full", "localhost", "system", "does not fit"]
 ]
 
+/** Hosts that are connected to by address: their name is what the certificate is held against. */
+const BY_ADDRESS: ReadonlyArray<readonly [string, "fits" | "does not fit"]> = [
+  ["localhost", "fits"],
+  ["nowhere.invalid", "does not fit"],
+  ["", "does not fit"]
+]
+
 layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 2 }))), {
   excludeTestServices: true
 })("sslmode", (it) => {
@@ -76,6 +83,23 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver
           url.searchParams.set("sslrootcert", authority === "system" ? authority : file(authority))
         const store = yield* JournalStore
         const list = store.list({ runtimeRoot: url.href })
+        if (outcome === "fits") assert.deepStrictEqual((yield* list).turns, [])
+        else assert.strictEqual(yield* kindOf(list), "store_denied")
+      })
+    )
+  }
+
+  for (const [host, outcome] of BY_ADDRESS) {
+    it.effect(`verify-full, host ${JSON.stringify(host)} at an address: ${outcome}`, () =>
+      Effect.gen(function* () {
+        const url = new URL(yield* root)
+        const { port } = yield* encrypted(new URL(url))
+        const { username, password, pathname, search } = url
+        const whole = new URL(`postgresql://${pathname}${search}`)
+        const given = { host, hostaddr: url.hostname, port: String(port), user: username, password }
+        const parameters = { ...given, sslmode: "verify-full", sslrootcert: file("authority.crt") }
+        for (const [name, value] of Object.entries(parameters)) if (value !== "") whole.searchParams.set(name, value)
+        const list = Effect.flatMap(JournalStore, (store) => store.list({ runtimeRoot: whole.href }))
         if (outcome === "fits") assert.deepStrictEqual((yield* list).turns, [])
         else assert.strictEqual(yield* kindOf(list), "store_denied")
       })
