@@ -14,9 +14,19 @@ import asyncio
 import dataclasses
 import json
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
-from agents import FunctionTool, Model, ModelResponse, ModelSettings, MultiProvider, Usage
+from agents import (
+    FunctionTool,
+    Model,
+    ModelResponse,
+    ModelSettings,
+    MultiProvider,
+    RunContextWrapper,
+    Usage,
+)
 from agents.tool import invoke_function_tool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
 from pydantic import TypeAdapter
@@ -25,9 +35,9 @@ from pydantic_core import to_jsonable_python
 from ..errors import RecordedToolError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
-    from agents import AgentOutputSchemaBase, Handoff, ModelTracing, Tool
+    from agents import Agent, AgentOutputSchemaBase, Handoff, ModelTracing, Tool
     from agents.items import TResponseInputItem, TResponseStreamEvent
     from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
     from agents.tool_context import ToolContext
@@ -35,12 +45,16 @@ if TYPE_CHECKING:
 
     from ..run_journal import AsyncDurableRun
 
-__all__ = ["JournalModel", "journal_tool"]
+__all__ = ["JournalModel", "journal_mcp_tools", "journal_tool"]
 
 _RESPONSE: Final[TypeAdapter[ModelResponse]] = TypeAdapter(ModelResponse)
 _END: Final = object()
 #: How a stream says that no response will come; the SDK raises what it makes of them.
 _FAILURES: Final = frozenset({"response.failed", "response.incomplete", "error", "response.error"})
+#: What a tool has that is done in this process, and not at the provider: it is no part of a response.
+_DOES: Final = ("on_invoke_tool", "executor", "computer", "editor")
+#: What `journal_tool` made, in whatever copies of a tool it stands.
+_RECORDED: Final[WeakSet[Any]] = WeakSet()
 
 
 class JournalModel(Model):
@@ -53,7 +67,8 @@ class JournalModel(Model):
     A streamed response is recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked
     for again. A failure after which the SDK asked again (`ModelSettings.retry`) is passed over in a replay, without the
     wait. `ModelSettings.timeout` cuts a step short, so that the run has to be driven again: give the model's client the
-    time-out instead.
+    time-out instead. A tool of the agent that does something in this process and is not recorded is told with a
+    `RuntimeWarning`.
 
     Specified in run-journal.md, section 4.
     """
@@ -61,6 +76,7 @@ class JournalModel(Model):
     def __init__(self, model: Model | str, run: AsyncDurableRun) -> None:
         self._model = MultiProvider().get_model(model) if isinstance(model, str) else model
         self._run = run
+        self._told: set[str] = set()
 
     async def get_response(
         self,
@@ -93,6 +109,7 @@ class JournalModel(Model):
             )
             return _recorded(response)
 
+        self._tell_unrecorded(tools)
         request = _asked(system_instructions, input, model_settings, tools, handoffs)
         return _RESPONSE.validate_python(await self._step(ask, request, model_settings))
 
@@ -146,6 +163,7 @@ class JournalModel(Model):
             finally:
                 events.put_nowait(_END)
 
+        self._tell_unrecorded(tools)
         request = _asked(system_instructions, input, model_settings, tools, handoffs)
         task = asyncio.ensure_future(step())
         try:
@@ -172,6 +190,19 @@ class JournalModel(Model):
                 if retries == 0:
                     raise
                 retries -= 1
+
+    def _tell_unrecorded(self, tools: list[Tool]) -> None:
+        for tool in tools:
+            does = [getattr(tool, name) for name in _DOES if getattr(tool, name, None) is not None]
+            if does and not (isinstance(tool, FunctionTool) and does[0] in _RECORDED) and tool.name not in self._told:
+                self._told.add(tool.name)
+                warnings.warn(
+                    f"The tool {tool.name!r} is not recorded: after a crash it runs again. Wrap a function's with "
+                    "journal_tool(tool, run), those of MCP servers with journal_mcp_tools(agent, run), and any other "
+                    "as a function; where it may run again, say restart_safe.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """What the model itself advises."""
@@ -225,7 +256,40 @@ def journal_tool(
             tool.name, given, execute, restart_safe=restart_safe, readback=readback, label=context.tool_call_id
         )
 
+    _RECORDED.add(invoke)
     return dataclasses.replace(tool, on_invoke_tool=invoke, timeout_seconds=None)
+
+
+async def journal_mcp_tools(
+    agent: Agent[Any],
+    run: AsyncDurableRun,
+    *,
+    restart_safe: Collection[str] = (),
+    readbacks: Mapping[str, Callable[[str], Any]] | None = None,
+    context: Any = None,
+) -> Agent[Any]:
+    """The agent with the tools that its MCP servers have now, as tools whose calls are recorded steps of a run.
+
+    Args:
+        agent: The agent; its servers are connected, and stay so while it runs.
+        run: The drive that the agent takes its steps with.
+        restart_safe: The tools that may be run again when nobody knows whether they ran.
+        readbacks: By tool, what `journal_tool` takes as `readback`.
+        context: What `Runner.run` is given as `context`, for servers that filter their tools by it.
+
+    What a server answers to a call that went wrong is a result, by the SDK's default: give the agent or the server
+    `failure_error_function=None` where a connection that was lost in the middle of a call is to leave it uncertain.
+
+    Specified in run-journal.md, section 4.
+    """
+    tools = [
+        journal_tool(
+            tool, run, restart_safe=tool.name in restart_safe, readback=readbacks.get(tool.name) if readbacks else None
+        )
+        for tool in await agent.get_mcp_tools(RunContextWrapper(context))
+        if isinstance(tool, FunctionTool)
+    ]
+    return agent.clone(tools=[*agent.tools, *tools], mcp_servers=[])
 
 
 def _asked(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 from pydantic_ai import Agent, BinaryImage, ImageUrl, ModelRetry, Tool, ToolReturn
 from pydantic_ai.messages import (
     ModelMessage,
@@ -17,6 +18,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from turn_journal_runtime.errors import ReplayDivergenceError, UncertainEffectError
 from turn_journal_runtime.integrations.pydantic_ai import JournalCapability
@@ -110,6 +113,43 @@ def test_a_tool_that_died_is_never_run_again_on_a_guess(journal: RunJournal) -> 
     (step,) = journal.uncertain("run")
     journal.settle("run", step.seq, result=5)
     assert _drive(journal, world.agent()) == "paid 5"
+    assert world.paid == [5]
+
+
+class Elsewhere(AbstractToolset[None]):
+    """A toolset whose tools are no functions of this program, as that of an MCP server."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    @property
+    def id(self) -> str:
+        return "elsewhere"
+
+    async def get_tools(self, ctx: Any) -> dict[str, ToolsetTool[None]]:
+        del ctx
+        definition = ToolDefinition(name="pay", parameters_json_schema={"type": "object"})
+        taken = TypeAdapter(dict[str, Any]).validator
+        return {"pay": ToolsetTool(toolset=self, tool_def=definition, max_retries=3, args_validator=taken)}
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: ToolsetTool[None]) -> Any:
+        del name, ctx, tool
+        return self._world.pay(**tool_args)
+
+
+def test_tools_of_a_toolset_are_recorded_as_functions_are(journal: RunJournal) -> None:
+    world = World()
+    world.dies = True
+    agent: Agent[None, str] = Agent(FunctionModel(world.answer), toolsets=[Elsewhere(world)])
+    with pytest.raises(KeyboardInterrupt):
+        _drive(journal, agent)
+    world.dies = False
+    with pytest.raises(UncertainEffectError):
+        _drive(journal, agent)
+    assert world.paid == [5]
+    (step,) = journal.uncertain("run")
+    journal.settle("run", step.seq, result=5)
+    assert _drive(journal, agent) == _drive(journal, agent) == "paid 5"
     assert world.paid == [5]
 
 
