@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..session_recovery import SessionBindingResolver
@@ -35,3 +35,13 @@ class DueTurn:
     resume_from: str
     retry_failed: bool
     session_binding_resolver: SessionBindingResolver | None = None
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The names to give to `run_turn`, which drives turns with a todo."""
+        return {
+            "goal_id": self.goal_id,
+            "agent_id": self.agent_id,
+            "todo_id": self.todo_id,
+            "turn_instance_id": self.turn_instance_id,
+        }

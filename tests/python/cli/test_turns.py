@@ -223,10 +223,7 @@ def drive(due: DueTurn) -> Any:
     driven.append(due)
     return run_turn(
         due.runtime_root,
-        goal_id=due.goal_id,
-        agent_id=due.agent_id,
-        todo_id=due.todo_id or "",
-        turn_instance_id=due.turn_instance_id,
+        **due.names,
         host=CallableHost(lambda _: {"result_kind": "validated_progress"}),
     )
 
