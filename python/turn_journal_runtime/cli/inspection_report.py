@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .explanations import EFFECTS, VIOLATIONS, Explanation, explain_reason
 from .output import Block, Heading, Line, Points, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..documents import Inspection
 
 #: A violation that says only that the turn is still open.
 _OPEN = "journal_not_terminal"
 
 
-def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False) -> Report:
+def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False, failure: str | None = None) -> Report:
     """The report of `turn-journal inspect`.
 
     Args:
         turn: What the turn is called.
         inspection: What the core says of it; it is the report's document, as it is.
         owner_assumed: Whether the agent was taken from the journal itself.
+        failure: What the turn failed of, as its journal tells it.
     """
     decision = inspection["recovery_decision"]
     verdict, style = _verdict(inspection)
@@ -35,7 +38,13 @@ def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False)
         Line(verdict, style),
         Line(f"{turn} · {inspection['journal_status'] or 'no status'} · completed phases: {done}", "dim"),
         Heading("Why"),
-        Points([f"{decision['reason']}: {reason.why}", *(f"{name}: {text.why}" for name, text in named)]),
+        Points(
+            [
+                f"{decision['reason']}: {reason.why}",
+                *([failure] if failure else []),
+                *(f"{name}: {text.why}" for name, text in named),
+            ]
+        ),
         Heading("What to do"),
         Points(list(dict.fromkeys([reason.what_to_do, *(text.what_to_do for _, text in named)]))),
         Heading("What the turn is known to have done"),
@@ -64,6 +73,18 @@ def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False)
     if owner_assumed:
         blocks.append(Line("The owner was taken from the journal and so not checked; give --agent to check it.", "dim"))
     return Report(inspection, blocks)
+
+
+def failure_of(journal: Mapping[str, Any]) -> str | None:
+    """What a failed turn failed of, in one line; None when it did not fail, or its journal does not tell."""
+    receipt, failure = journal.get("receipt"), journal.get("host_failure")
+    phase = receipt.get("failed_phase") if isinstance(receipt, dict) else None
+    if journal.get("status") != "failed" or not isinstance(phase, str):
+        return None
+    kind = failure.get("kind") if isinstance(failure, dict) and phase == "host_execute" else None
+    reason = journal.get("reason")
+    told = f": {reason}" if isinstance(reason, str) and reason else ""
+    return f"It failed at {phase}" + (f", {kind}" if isinstance(kind, str) else "") + told
 
 
 def _verdict(inspection: Inspection) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from ..journal_flows import BINDING_CHECK_UNAVAILABLE
 from ..store import list_turn_journals, recoverable_turn_journals
 from ..turns.due import DueTurn
 from ..turns.lease import is_driven
-from ..turns.outcome import retry_due
+from ..turns.outcome import TurnResult, retry_due
 from .explanations import explain_reason
 from .invocation import (
     FormatOption,
@@ -94,7 +94,10 @@ def recover(
         if where is not None:
             must_be_stored(where)
         nothing = (
-            "Nothing to recover." if where is None else "That turn may not go on; `turn-journal inspect` says why."
+            "Nothing to recover."
+            if where is None
+            else "That turn may not go on, or is over; `turn-journal inspect` says which, and why. "
+            "A failed one goes on with --retry-failed."
         )
         return Report([], [Line(nothing, "green" if where is None else "yellow")], code=0 if where is None else 1)
     drive = _entry(entry) if yes and any(one.waits is None and one.turn["damage"] is None for one in found) else None
@@ -194,6 +197,10 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
         # The entry point is the caller's, and the other turns are to go on, also after one that exits.
         except (Exception, SystemExit) as error:
             return f"failed: {type(error).__name__}: {error}"
+    if isinstance(result, TurnResult) and result.status == "failed":
+        cause = result.cause
+        raised = cause is not None and not isinstance(cause, TurnJournalError)
+        return f"failed: {type(cause).__name__}: {cause}" if raised else f"failed: {result.reason}"
     return str(getattr(result, "status", "driven"))
 
 

@@ -12,7 +12,7 @@ from ..journal import (
     load_turn_journal,
     turn_journal_path,
 )
-from .inspection_report import report_of
+from .inspection_report import failure_of, report_of
 from .invocation import (
     FormatOption,
     ResolverOption,
@@ -77,4 +77,6 @@ def inspect(
             turn_key=where.turn_key,
             retry_failed=retry_failed,
         )
-    return report_of(str(where), inspection, owner_assumed=agent is None)
+    if inspection["journal_status"] == "failed" and not journal:
+        journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+    return report_of(str(where), inspection, owner_assumed=agent is None, failure=failure_of(journal))

@@ -57,10 +57,15 @@ class RunningPrograms:
 class SubprocessHost:
     """Runs a program for each turn: the request as one JSON line on its standard input, one JSON object on its output.
 
+    The request has `goal_id`, `agent_id`, `todo_id`, `turn_key`, `effect_id` (the key for what it does outside),
+    `attempt` (from 1), `turn_envelope`, `session` and `input` (the `host_input` of `run_turn`). The answer is a result,
+    with `result_kind`, or a failure: `{"failure_kind": ..., "recovery_kind": "resume_session" or absent}`. A retry with
+    a `session_binding_resolver` has what that finds in `session`, as `{"action": "resume", "id": ...}`. Nothing else
+    may be on the standard output.
+
     The program has its own process group and is killed, with whatever it started, at its deadline, when the turn is
     cancelled, when it writes too much, when it has answered, and when this process dies. Its standard error is counted
-    and dropped. It reports a failure with `{"failure_kind": ..., "recovery_kind": "resume_session" or absent}`, and its
-    session, on a retry, with the request's `session: {action: "resume", id}`.
+    and dropped.
 
     Args:
         argv: The program and its arguments; no shell is involved.
@@ -143,6 +148,10 @@ class SubprocessHost:
         self._programs.cancel()
 
 
+#: Why no error says what the program said.
+_UNSEEN: Final = "Nothing that it wrote is kept: have it write a log of its own, or run it by hand with a request."
+
+
 def _answer(ending: Ending, output: bytes) -> HostResult:
     """What the program said, or the failure that its ending is: session-recovery.md, section 5."""
     broken = failure_of(ending)
@@ -155,9 +164,18 @@ def _answer(ending: Ending, output: bytes) -> HostResult:
         kind = reported["failure_kind"]
         raise HostFailedError(kind=kind if isinstance(kind, str) else None, resumable=resumable)
     if ending.exit_code != 0:
-        raise HostFailedError(kind="transport_lost" if ending.broken_pipe else "unknown")
+        raise HostFailedError(
+            f"The host's program ended with exit code {ending.exit_code}. {_UNSEEN}",
+            kind="transport_lost" if ending.broken_pipe else "unknown",
+            details={"exit_code": ending.exit_code, "stderr_bytes": ending.stderr_bytes},
+        )
     if len(answers) != 1:
-        raise HostFailedError(kind="transport_lost" if ending.broken_pipe else "contract_rejected")
+        raise HostFailedError(
+            f"The host's program wrote {len(output)} bytes to its standard output, which are not one JSON object and "
+            f"nothing else: what it logs belongs on its standard error. {_UNSEEN}",
+            kind="transport_lost" if ending.broken_pipe else "contract_rejected",
+            details={"stdout_bytes": len(output), "stderr_bytes": ending.stderr_bytes},
+        )
     return reported
 
 

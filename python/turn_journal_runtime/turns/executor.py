@@ -48,6 +48,11 @@ _STEP_FAILED: Final = {
     SPEND: "The spend failed; whether it happened is not known.",
     CLOSEOUT: "The scheduler failed; whether it was reached is not known.",
 }
+#: What is wrong with a result that a journal cannot hold, by the kind of the fault.
+_UNFIT: Final = {
+    "journal_too_large": "it is larger than max_result_bytes",
+    "journal_too_deep": "it nests too deep",
+}
 
 
 def turn_flow(root: TurnRoot, plan: TurnPlan, parts: TurnParts) -> Flow[TurnResult]:
@@ -205,14 +210,17 @@ class _Drive:
 
     def _check_result(self, result: Any) -> None:
         kind = result.get("result_kind") if isinstance(result, dict) else None
-        named = isinstance(kind, str) and kind.strip() and result.get("turn_key", self._plan.turn_key)
-        if named != self._plan.turn_key:
-            raise HostFailedError(kind="contract_rejected")
+        if not isinstance(result, dict):
+            raise _rejected(f"it is a {type(result).__name__}, and a result is a dict")
+        if not isinstance(kind, str) or not kind.strip():
+            raise _rejected('it has no "result_kind", a text such as "validated_progress"')
+        if result.get("turn_key", self._plan.turn_key) != self._plan.turn_key:
+            raise _rejected("its turn_key is another turn's")
         try:
             # The result stands one level deep in the journal.
             encode(result, self._parts.max_result_bytes, current().max_depth - 1)
         except InvalidJournalError as error:
-            raise HostFailedError(kind="contract_rejected", details={"fault": error.kind}) from error
+            raise _rejected(_UNFIT.get(error.kind, "it is no JSON"), error.kind) from error
 
     def _host_failed(self, error: Exception) -> Flow[None]:
         record = self._record
@@ -220,6 +228,9 @@ class _Drive:
         failure = yield from host_failure_flow(kind, transitions.attempts(record.journal))
         recovery = build_host_recovery_record() if resumable else None
         self._cause = error
+        # An exception's text may be a provider's; it is in `cause`, for who asks.
+        told = error.message if isinstance(error, HostFailedError) else ""
+        self._reason = told or f"The host raised {type(error).__name__}: see `cause`."
         record.journal = transitions.host_failed(record.journal, failure, recovery, FAILURE_REASONS[kind])
         yield from record.save()
 
@@ -361,3 +372,9 @@ class _Drive:
     def _blocked(self, decision: RecoveryDecision) -> TurnJournalError:
         decision = {**decision, "can_continue": False, "reinvoke_host": False}
         return blocked(decision, self._plan.turn_key, owed_by(self._record.journal, self._plan.effect_id))
+
+
+def _rejected(what: str, fault: str | None = None) -> HostFailedError:
+    """The failure of a host whose result is none. Its own keys and values are not shown."""
+    details = {} if fault is None else {"fault": fault}
+    return HostFailedError(f"The host's answer is no result: {what}.", kind="contract_rejected", details=details)

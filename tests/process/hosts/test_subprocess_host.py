@@ -82,6 +82,16 @@ def test_each_ending_has_its_kind(mode: str, kind: str) -> None:
     assert (error.kind, error.resumable) == (kind, False)
 
 
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [("exit", "ended with exit code 3"), ("twice", "not one JSON object"), ("silent", "wrote 0 bytes")],
+)
+def test_a_failure_says_how_the_program_ended_and_where_to_look(mode: str, told: str) -> None:
+    error = failure(host(mode))
+    assert told in error.message
+    assert "a log of its own" in error.message
+
+
 def test_a_broken_pipe_is_a_lost_transport() -> None:
     with pytest.raises(HostFailedError) as raised:
         host("hang_up").execute(make_request(input="x" * 1_000_000))

@@ -55,13 +55,34 @@ def drive(due: DueTurn) -> Any:
     """The entry point of these tests."""
     return run_turn(
         due.runtime_root,
-        goal_id=due.goal_id,
-        agent_id=due.agent_id,
-        todo_id=due.todo_id or "",
+        **due.names,
         retry_failed=due.retry_failed,
         session_binding_resolver=due.session_binding_resolver,
         host=host,
     )
+
+
+def fail(due: DueTurn) -> Any:
+    """An entry point whose host has a fault in it."""
+    faulty = ScriptedHost(KeyError("nope"))
+    return run_turn(due.runtime_root, **due.names, retry_failed=due.retry_failed, host=faulty)
+
+
+def test_a_turn_that_fails_when_it_is_driven_says_of_what(command: Command, turn: Turn, tmp_path: Path) -> None:
+    name = f"goal/{turn.run(ScriptedHost(rate_limited())).turn_key}"
+    again = ("recover", name, "-r", tmp_path, "--retry-failed", "--yes", "-f", "json", "--entry")
+    outcome = command(*again, f"{__name__}:fail")
+    (driven,) = outcome.json
+    assert outcome.code == 1
+    assert driven["outcome"] == "failed: KeyError: 'nope'"
+    told = command("inspect", name, "-r", tmp_path).out
+    assert "It failed at host_execute, unknown: The host failed." in told
+    assert "It failed at host_execute" in command("inspect", name, "-r", tmp_path, "-a", "agent").out
+
+
+def test_a_turn_that_is_over_is_not_called_blocked(command: Command, turn: Turn, tmp_path: Path) -> None:
+    name = f"goal/{turn.run(ScriptedHost()).turn_key}"
+    assert "may not go on, or is over" in command("recover", name, "-r", tmp_path).out
 
 
 def test_a_turn_that_waits_for_its_back_off_is_left_alone_unless_it_is_named(

@@ -205,7 +205,26 @@ def test_a_failed_host_is_recorded_and_tried_again_only_when_asked(turn: Turn) -
 def test_an_exception_of_the_host_is_an_unknown_failure(turn: Turn) -> None:
     failed = turn.run(ScriptedHost(ValueError("secret")))
     assert (failed.failure_kind, isinstance(failed.cause, ValueError)) == ("unknown", True)
+    assert failed.reason == "The host raised ValueError: see `cause`."
     assert "secret" not in turn.stored
+    assert turn.run(ScriptedHost()).reason == "The host failed."  # a journal keeps no more
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (None, "it is a NoneType"),
+        ("done", "it is a str"),
+        ({"answer": 42}, 'it has no "result_kind"'),
+        ({**RESULT, "turn_key": "another"}, "its turn_key is another turn's"),
+        ({**RESULT, "at": object()}, "it is no JSON"),
+        ({**RESULT, "x": "y" * 70_000}, "it is larger than max_result_bytes"),
+    ],
+)
+def test_a_result_that_is_none_is_told_what_it_lacks(turn: Turn, answer: Any, what: str) -> None:
+    failed = turn.run(ScriptedHost(lambda request: answer))
+    assert failed.failure_kind == "contract_rejected"
+    assert what in str(failed.reason)
 
 
 def test_the_attempts_of_a_host_are_limited(turn: Turn) -> None:
