@@ -341,6 +341,7 @@ def test_a_read_only_file_is_a_typed_error_and_stays_as_it_is(shared: Path) -> N
     done = run_python(READ_ONLY, folder / "journal.db", NOBODY)
     folder.chmod(0o755)
     assert done.stdout.startswith("store_io_failed"), done
+    assert "copy the file, and its -wal beside it" in done.stdout
     assert bytes_beside(folder / "journal.db") == before
 
 
