@@ -13,7 +13,7 @@
     ├── UncertainEffectError               a tool may have run; somebody has to say what became of it
     ├── ReplayDivergenceError (RuntimeError)  a replayed step is not the recorded one; nothing was run or changed
     ├── RecordedToolError                  the recorded failure of a step, raised again on replay
-    ├── TurnSuspended                      a recorded question waits for its answer
+    ├── TurnSuspended                      a recorded question waits for its answer, or a sleep for its time
     ├── ResumeBudgetExhaustedError         the run was resumed too often; nothing was run
     ├── RuntimeUnavailableError            no Node, a Node that is too old, or a core that cannot start
     ├── RuntimeTimeoutError                no answer within the deadline; the outcome is not known
@@ -162,8 +162,9 @@ class RecordedToolError(TurnJournalError):
 
 
 class TurnSuspended(TurnJournalError):
-    """The run waits for a decision; `details` has `run_id`, `seq`, `question` and `binds`. Drive it again after
-    `RunJournal.approve`. Specified in run-journal.md, section 4."""
+    """The run waits in no process, for a decision or for its time. `details` has `run_id` and `seq`; `question` and
+    `binds`, drive it again after `RunJournal.approve`; or `due_at`, in seconds since the epoch, drive it again then.
+    Specified in run-journal.md, section 4."""
 
     default_kind = "turn_suspended"
 

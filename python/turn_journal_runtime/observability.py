@@ -1,9 +1,10 @@
 """Traces, metrics and logs of what this package does, for those who already have them.
 
-Nothing is imported for it. Where the process has loaded OpenTelemetry, each call of the core, each turn and each tool
-or model step of a run is a span, and each call is measured; the core's own work appears under the call that asked for
-it, in the same trace. Where it has not, nothing happens. What is logged goes to the logger `turn_journal_runtime` at
-DEBUG, so that it is off until somebody turns it on; its fields are in the record's `turn_journal`.
+Nothing is imported for it. Where the process has loaded OpenTelemetry, each call of the core, each turn and each tool,
+model or sleep step of a run is a span, and each call is measured; the core's own work appears under the call that
+asked for it, in the same trace. Where it has not, nothing happens. What is logged goes to the logger
+`turn_journal_runtime` at DEBUG, so that it is off until somebody turns it on; its fields are in the record's
+`turn_journal`.
 
 Spans, metrics and logs carry names of methods, goals, turns, runs, tools and errors: no journals, arguments or results.
 """

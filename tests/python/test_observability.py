@@ -189,6 +189,7 @@ def test_a_step_is_a_span_when_it_is_taken_and_none_when_it_is_replayed(tmp_path
             await take(run.model(mine, "ask", request={"p": "marker-in-a-result"}))
             await take(run.tool("look", {"marker-in-a-result": 1}, lambda **_: mine("looking")))
             await take(run.iteration(0))
+            await take(run.sleep(0.01))
 
         async def drive(form, last):
             async def done(value):
@@ -211,19 +212,20 @@ def test_a_step_is_a_span_when_it_is_taken_and_none_when_it_is_replayed(tmp_path
             except ValueError:
                 pass
             first = seen()
-            journal.settle("r", 3, absent=True)
+            journal.settle("r", 4, absent=True)
             asyncio.run(drive(FORM, lambda: mine("last one")))
             print(json.dumps([first, seen()]))
         """).replace("FORM", repr(form))
     )
     first, again = _run(script, tmp_path)
     at = {"turn_journal.run_id": "r"}
-    last = {**at, "turn_journal.seq": 3, "turn_journal.tool": "last"}
+    last = {**at, "turn_journal.seq": 4, "turn_journal.tool": "last"}
     assert first == [
         ["ask", "turn_journal model", {}, True],
         ["turn_journal model", "agent", {**at, "turn_journal.seq": 0}, True],
         ["looking", "turn_journal tool", {}, True],
         ["turn_journal tool", "agent", {**at, "turn_journal.seq": 1, "turn_journal.tool": "look"}, True],
+        ["turn_journal sleep", "agent", {**at, "turn_journal.seq": 3}, True],
         ["turn_journal tool", "agent", {**last, "error.type": "ValueError"}, False],
         ["agent", None, {}, False],
     ]

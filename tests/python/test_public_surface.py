@@ -46,6 +46,7 @@ ROOT = {
     "LOOPX_TURN_JOURNAL_SCHEMA_VERSION",
     "Owed",
     "PendingApproval",
+    "PendingSleep",
     "ProtocolError",
     "Provider",
     "RecordedToolError",

@@ -5,7 +5,8 @@ It needs no Node and knows nothing of the bridge. Specified in run-journal.md.
 
 from .approvals import PendingApproval
 from .checkpoints import Checkpoints, GitCheckpoints
-from .durable import AsyncDurableRun, DurableRun
+from .durable import DurableRun
+from .durable_async import AsyncDurableRun
 from .events import (
     KIND_APPROVAL,
     KIND_ITERATION,
@@ -18,6 +19,7 @@ from .events import (
 )
 from .journal import RunJournal
 from .lineage import RunDifference
+from .sleeps import PendingSleep
 from .stepping import current_idempotency_key
 from .steps import Absent, Committed, UncertainStep, Unknown
 
@@ -41,6 +43,7 @@ __all__ = [
     "GitCheckpoints",
     "JournalEvent",
     "PendingApproval",
+    "PendingSleep",
     "RunDifference",
     "RunJournal",
     "RunMeta",

@@ -8,11 +8,11 @@ section 4.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from ..errors import JournalConflictError, ResumeBudgetExhaustedError, TurnBusyError
+from ..errors import JournalConflictError, ResumeBudgetExhaustedError, StoreUnavailableError, TurnBusyError
 from .events import RUNNING
 from .faults import decode_row
 from .payload import decode, same
@@ -116,6 +116,16 @@ class Drive:
     def release(self, *, is_suspended: bool) -> None:
         """Ends the drive; the run can be driven again. A drive that was lost before has nothing to release."""
         self.journal._database.write(_RELEASE, (int(is_suspended), self.run_id, self.fence, self.token))
+
+    def look(self) -> None:
+        """Raises when the run is another driver's. A database that does not answer says nothing of that.
+
+        Raises:
+            TurnBusyError: Another driver has the run.
+        """
+        with suppress(StoreUnavailableError):
+            if not self.journal._database.read(f"SELECT 1 {_HELD}", (self.run_id, self.fence, self.token)):
+                raise self.lost()
 
     @contextmanager
     def _held(self) -> Iterator[sqlite3.Cursor]:

@@ -24,7 +24,7 @@ from .faults import decode_row, name_of, recorded_failure
 from .steps import went_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from .checkpoints import Checkpoints
@@ -135,14 +135,22 @@ class Driving:
             drive.release(is_suspended=isinstance(self._halted, TurnSuspended))
 
     def _leave(self) -> None:
-        self._is_over = self._has_ended = True
+        self._has_ended = True
+        self._close()
         self._journal._ownership.end(self._run_id, self)
+
+    def _close(self) -> None:
+        """The loop has been left: no step begins any more, and one that sleeps is not waited for."""
+        self._is_over = True
+        self._wake()
 
     def _begin_in_this_process(self) -> None:
         self._lock = threading.Lock()
         #: Steps that are run in other threads, and how one is heard to have come back.
         self._submitted: set[Future[Any]] = set()
         self._returned = threading.Condition()
+        #: What wakes the steps that sleep.
+        self._sleepers: set[Callable[[], None]] = set()
 
     def disown(self) -> None:
         """In a forked child: the parent drives on, the child must not; it has none of the threads to wait for."""
@@ -156,17 +164,20 @@ class Driving:
     def _issue(self) -> tuple[int, Drive]:
         """The next step's number, given in the order of the calls, whatever order the steps end in."""
         drive = self._drive or self._begin()
+        self._must_go_on()
+        self._must_be_in_the_loop()
+        with self._lock:
+            seq = self._next_seq
+            self._next_seq = seq + 1
+        return seq, drive
+
+    def _must_go_on(self) -> None:
         if self._halted is not None:
             raise self._halted
         if self._is_over:
             raise JournalConflictError(
                 f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
             )
-        self._must_be_in_the_loop()
-        with self._lock:
-            seq = self._next_seq
-            self._next_seq = seq + 1
-        return seq, drive
 
     def _must_be_in_the_loop(self) -> None:
         if self in WITHIN.get():
@@ -180,12 +191,18 @@ class Driving:
 
     def _halt(self, error: E) -> E:
         self._halted = error
+        self._wake()
         return error
+
+    def _wake(self) -> None:
+        """Has the steps that sleep look whether the drive goes on."""
+        for wake in list(self._sleepers):
+            wake()
 
     def _cut_short(self, error: BaseException) -> None:
         """A step has ended and the record does not say how: what the loop does next, no replay would do again."""
         if self._halted is None:
-            self._halted = (
+            self._halt(
                 error
                 if isinstance(error, TurnJournalError)
                 else JournalConflictError(

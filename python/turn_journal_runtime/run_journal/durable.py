@@ -1,29 +1,29 @@
-"""`DurableRun`: what an agent's loop is written against, sync and async."""
+"""`DurableRun`: what an agent's loop is written against."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+import threading
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError
-from .stepping import _MISS, Arguments, Call, DurableSteps, OnChange, Step, T, Write
+from .sleeps import Sleeping
+from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable
     from concurrent.futures import Executor, Future
+    from datetime import datetime, timedelta
     from types import TracebackType
 
-__all__ = ["AsyncDurableRun", "DurableRun"]
+__all__ = ["DurableRun"]
 
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list, tuple))
 
 
-class DurableRun(DurableSteps):
+class DurableRun(Sleeping):
     """One drive of one run: recorded steps return what is on record, and real work starts where the record ends.
 
     A context manager. Left without an error the run is closed (`done`, unless `finish` said otherwise); left with one
@@ -178,6 +178,48 @@ class DurableRun(DurableSteps):
         seq, drive = self._issue()
         return self._run(self._uuid(seq, drive))
 
+    def sleep(self, seconds: float | timedelta, *, suspend: bool = False) -> None:
+        """Waits that long, once: a later drive waits only for what is left, and one that comes after it not at all.
+
+        The first drive records until when. That is a moment of the wall clock: where the clock is set forward the sleep
+        ends earlier, where it is set back a drive waits no longer than the sleep was to last. One that has had its time
+        is waited for again if the clock then says that it has not.
+
+        Args:
+            seconds: How long; on a replay it must be what it was.
+            suspend: Do not wait here: the drive ends with `TurnSuspended`, and the run is driven again when it is time.
+
+        Raises:
+            TurnSuspended: It is not time yet; `details["due_at"]` says when, in seconds since the epoch.
+            TurnBusyError: Another driver has taken the run over meanwhile.
+            JournalConflictError: The drive has ended meanwhile.
+        """
+        seq, drive = self._issue()
+        self._run(self._sleep(seq, drive, seconds, suspend))
+
+    def sleep_until(self, moment: float | datetime, *, suspend: bool = False) -> None:
+        """Waits until the wall clock has come to a moment; at once when it has passed.
+
+        Args:
+            moment: Seconds since the epoch, or a datetime with a time zone; on a replay it must be what it was, so take
+                it from `now()` or from the run's task, not from the clock.
+            suspend: As `sleep`.
+
+        Raises:
+            As `sleep`.
+        """
+        seq, drive = self._issue()
+        self._run(self._sleep_until(seq, drive, moment, suspend))
+
+    def _pause(self, seconds: float) -> None:
+        woken = threading.Event()
+        self._sleepers.add(woken.set)
+        try:
+            if self._halted is None and not self._is_over:
+                woken.wait(seconds)
+        finally:
+            self._sleepers.discard(woken.set)
+
     def finish(self, outcome: str = "done") -> None:
         """Closes the run and ends the drive, once its steps in flight have ended.
 
@@ -185,7 +227,7 @@ class DurableRun(DurableSteps):
             ReplayDivergenceError: The record has steps that the loop did not take.
         """
         self._must_be_in_the_loop()
-        self._is_over = True
+        self._close()
         try:
             self._rest()
             self._finish(outcome)
@@ -203,7 +245,7 @@ class DurableRun(DurableSteps):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_over = True
+        self._close()
         try:
             if error is not None:
                 for future in list(self._submitted):
@@ -233,165 +275,6 @@ class DurableRun(DurableSteps):
             return result
 
 
-class AsyncDurableRun(DurableSteps):
-    """`DurableRun` for asyncio: the same steps, numbered where they are called, awaited in any order.
-
-    Coroutine functions are awaited; other functions run in a thread. An async context manager.
-
-    Specified in run-journal.md, section 4.
-    """
-
-    _in_flight = 0
-    _at_rest: asyncio.Event | None = None
-
-    async def start(self) -> None:
-        """Claims the run; steps do it by themselves when it was not done before, and the event loop waits for that."""
-        claiming = asyncio.ensure_future(self._offload(self._begin))
-        try:
-            await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            # The thread goes on, and what it claims would stay taken until this process ends.
-            await asyncio.shield(self._give_back(claiming))
-            raise
-
-    async def _give_back(self, claiming: asyncio.Future[Any]) -> None:
-        with suppress(Exception):
-            await claiming
-        await self._offload(self._release)
-
-    def model(
-        self, fn: Callable[..., Awaitable[T] | T], *args: Any, request: Any = None, on_change: OnChange = "diverge"
-    ) -> Coroutine[Any, Any, T]:
-        """As `DurableRun.model`."""
-        seq, drive = self._issue()
-        return self._run(self._model(seq, drive, fn, args, request, on_change))
-
-    def tool(
-        self,
-        name: str,
-        args: Arguments,
-        fn: Callable[..., Any],
-        *,
-        restart_safe: bool = False,
-        readback: Callable[[str], Any] | None = None,
-        label: str | None = None,
-    ) -> Coroutine[Any, Any, Any]:
-        """As `DurableRun.tool`."""
-        seq, drive = self._issue()
-        memo = self._memo(seq, drive, name, args)
-        if memo is not _MISS:
-            return _known(memo)
-        return self._run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
-
-    def approval(self, question: str, binds: Any = None) -> Coroutine[Any, Any, Any]:
-        """As `DurableRun.approval`."""
-        seq, drive = self._issue()
-        return self._run(self._approval(seq, drive, question, binds))
-
-    def iteration(self, index: int) -> Coroutine[Any, Any, int]:
-        """As `DurableRun.iteration`."""
-        seq, drive = self._issue()
-        return self._run(self._iteration(seq, drive, index))
-
-    def verification(self, name: str, success: bool, **details: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-        """As `DurableRun.verification`."""
-        seq, drive = self._issue()
-        return self._run(self._verification(seq, drive, name, success, details))
-
-    def now(self) -> Coroutine[Any, Any, float]:
-        """As `DurableRun.now`."""
-        seq, drive = self._issue()
-        return self._run(self._now(seq, drive))
-
-    def random(self) -> Coroutine[Any, Any, float]:
-        """As `DurableRun.random`."""
-        seq, drive = self._issue()
-        return self._run(self._random(seq, drive))
-
-    def uuid(self) -> Coroutine[Any, Any, str]:
-        """As `DurableRun.uuid`."""
-        seq, drive = self._issue()
-        return self._run(self._uuid(seq, drive))
-
-    async def finish(self, outcome: str = "done") -> None:
-        """As `DurableRun.finish`."""
-        self._must_be_in_the_loop()
-        self._is_over = True
-        try:
-            await self._rest()
-            await self._offload(self._finish, outcome)
-        finally:
-            self._is_over = self._has_ended
-
-    async def release(self) -> None:
-        """As `DurableRun.release`."""
-        await self._offload(self._release)
-
-    async def __aenter__(self) -> AsyncDurableRun:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over = True
-        try:
-            # What a step in flight comes to is recorded while the run is still ours; cancelled ones end by themselves.
-            if error is None or isinstance(error, Exception):
-                await self._rest()
-            if error is None and self._halted is None:
-                await self._offload(self._finish, "done")
-        finally:
-            # Not to be cancelled away: the run would stay taken until this process ends.
-            if not self._has_ended:
-                await asyncio.shield(self._offload(self._release))
-
-    async def _rest(self) -> None:
-        """Waits for the steps in flight: those of a `gather` of which another one has failed are still under way."""
-        await asyncio.sleep(0)  # a task that was made a moment ago has not begun its step yet
-        while self._in_flight:
-            if self._at_rest is None:
-                self._at_rest = asyncio.Event()
-            await self._at_rest.wait()
-
-    async def _run(self, step: Step[T]) -> T:
-        self._in_flight += 1
-        try:
-            action = next(step)
-            while True:
-                try:
-                    outcome = await self._perform(action)
-                except BaseException as error:
-                    if isinstance(action, Write) or not isinstance(error, Exception):
-                        self._cut_short(error)
-                    action = step.throw(error)
-                else:
-                    action = step.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            self._in_flight -= 1
-            if not self._in_flight and self._at_rest is not None:
-                self._at_rest.set()
-                self._at_rest = None
-
-    async def _perform(self, action: Call | Write) -> Any:
-        if isinstance(action, Write):
-            return await self._offload(action)
-        if inspect.iscoroutinefunction(action.func):
-            return await action()
-        outcome = await asyncio.to_thread(action)
-        return await outcome if inspect.isawaitable(outcome) else outcome
-
-    async def _offload(self, function: Callable[..., T], *arguments: Any) -> T:
-        # A commit that the kernel keeps takes less time than a change of threads; a flush to the disk does not.
-        if self._journal.durability == "process" and self._checkpoints is None:
-            return function(*arguments)
-        work = partial(copy_context().run, function, *arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._journal._threads, work)
-
-
 def _perform(action: Call | Write) -> Any:
     outcome = action()
     # Most results are of a type that is plain to see, and the question costs more than many a tool.
@@ -401,7 +284,3 @@ def _perform(action: Call | Write) -> Any:
         outcome.close()
     name = getattr(action.func, "__name__", action.func)
     raise InvalidJournalError(f"{name!r:.80} is async; use AsyncDurableRun.", kind="invalid_request")
-
-
-async def _known(value: T) -> T:
-    return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..address import absolute, is_database
 from ..errors import InvalidJournalError
-from . import approvals, batch, lineage, record, runs, steps, transfer
+from . import approvals, batch, lineage, record, runs, sleeps, steps, transfer
 from .batch import APPEND, MAX_SEQ
 from .connection import MEMORY, Durability
 from .database import Database
@@ -271,6 +271,10 @@ class RunJournal:
     def pending_approvals(self, run_id: str | None = None) -> list[approvals.PendingApproval]:
         """The questions that wait for a decision, of one run or of all."""
         return approvals.pending(self._database, run_id)
+
+    def pending_sleeps(self, run_id: str | None = None) -> list[sleeps.PendingSleep]:
+        """The sleeps whose time has not come, of one running run or of all."""
+        return sleeps.pending(self._database, run_id)
 
     # Whole runs
 

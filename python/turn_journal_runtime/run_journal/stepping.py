@@ -286,12 +286,12 @@ class DurableSteps(Driving):
         payload = {"name": name, "success": success, **details}
         return (yield from self._once(seq, drive, KIND_VERIFICATION, payload, ("name",)))
 
-    def _value(self, seq: int, drive: Drive, name: str, make: Callable[[], Any]) -> Step[Any]:
+    def _value(self, seq: int, drive: Drive, name: str, make: Callable[[], Any], **given: Any) -> Step[Any]:
         events = drive.record.get(seq, {})
         if KIND_TOOL_CALL in events:
             self._diverge(seq, events, {"kind": "value", "name": name}, ["kind"], f"the value {name!r}")
-        made = {"name": name, "result": None if events else make()}
-        return (yield from self._once(seq, drive, KIND_TOOL_RESULT, made, ("name",)))["result"]
+        made = {"name": name, **given, "result": None if events else make()}
+        return (yield from self._once(seq, drive, KIND_TOOL_RESULT, made, ("name", *given)))["result"]
 
     def _now(self, seq: int, drive: Drive) -> Step[float]:
         return self._value(seq, drive, "now", time.time)

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,3 +144,62 @@ def test_each_language_sees_that_the_other_drives(tmp_path: Path) -> None:
         with DurableRun(journal, "typescript") as taken:
             taken.iteration(0)
         mine.finish()
+
+
+PYTHON_SLEEPER = """
+import sys, time
+from turn_journal_runtime.run_journal import DurableRun, RunJournal
+with RunJournal(sys.argv[1]) as journal, DurableRun(journal, "r", max_resumes=10) as run:
+    run.sleep(float(sys.argv[2]))
+    run.sleep_until(run.now() + 0.25)
+    print(run.tool("wake", {}, time.time))
+"""
+TYPESCRIPT_SLEEPER = """
+    import * as Duration from "effect/Duration"
+    import * as Effect from "effect/Effect"
+    import { make } from "./ts/src/run/RunJournal.ts"
+    const loop = (run) => Effect.gen(function* () {
+      yield* run.sleep(Duration.seconds(Number(process.argv[2])))
+      yield* run.sleepUntil((yield* run.now) + 0.25)
+      return yield* run.tool("wake", {}, Effect.sync(() => Date.now() / 1000))
+    })
+    const journal = make({ path: process.argv[1] })
+    console.log(await Effect.runPromise(Effect.scoped(Effect.flatMap(journal, (it) => it.drive("r", loop)))))
+"""
+
+
+@pytest.mark.parametrize("first", ["python", "typescript"])
+@pytest.mark.timeout(200)
+def test_a_sleep_goes_on_in_the_other_language(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "journal.db"
+    arguments = [str(path), "4.5"]
+    begins = [sys.executable, "-c", PYTHON_SLEEPER, *arguments]
+    goes_on = [*QUIET_NODE, "--input-type=module-typescript", "--eval", TYPESCRIPT_SLEEPER, *arguments]
+    if first == "typescript":
+        begins, goes_on = goes_on, begins
+    with RunJournal(path) as journal:
+        sleeping = subprocess.Popen(begins, cwd=REPOSITORY)
+        try:
+            ends = time.monotonic() + 60
+            while not journal.pending_sleeps() and time.monotonic() < ends:
+                time.sleep(0.01)
+            (asleep,) = journal.pending_sleeps()
+        finally:
+            sleeping.kill()
+            sleeping.wait()
+        left = asleep.until - time.time()
+        begun = time.monotonic()
+        woken = subprocess.run(goes_on, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=100).stdout
+        assert time.monotonic() - begun < left + 60
+        assert asleep.until + 0.25 <= float(woken)
+        replayed = subprocess.run(
+            begins, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=100
+        ).stdout
+        assert float(replayed) == float(woken)
+        assert [event.seq for event in journal.events("r")] == [0, 1, 2, 3, 3]
+
+
+def _printed(command: list[str]) -> float:
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)

@@ -102,6 +102,12 @@ class Stage:
     def delete_run(self, o: dict[str, Any], _: Any) -> None:
         self.journal.delete_run(o["run"])
 
+    def prune(self, o: dict[str, Any], _: Any) -> list[str]:
+        return self.journal.prune(o["older_than"], keep=o.get("keep"), dry_run=o.get("dry_run", False))
+
+    def vacuum(self, *_: Any) -> None:
+        self.journal.vacuum()
+
     def append(self, o: dict[str, Any], _: Any) -> None:
         self.journal.append(JournalEvent(o["run"], o["seq"], o["kind"], o["payload"]))
 
@@ -131,6 +137,9 @@ class Stage:
 
     def pending(self, o: dict[str, Any], _: Any) -> Any:
         return [[p.run_id, p.seq, p.question, p.binds] for p in self.journal.pending_approvals(o.get("run"))]
+
+    def pending_sleeps(self, o: dict[str, Any], _: Any) -> Any:
+        return [[sleep.run_id, sleep.seq, sleep.until] for sleep in self.journal.pending_sleeps(o.get("run"))]
 
     def fork(self, o: dict[str, Any], _: Any) -> None:
         self.journal.fork(o["run"], o["new"], upto=o["upto"])
@@ -198,6 +207,10 @@ def take(run: DurableRun, step: dict[str, Any], ran: list[str]) -> Any:
         return run.approval(step["approval"], step["binds"])
     if "verification" in step:
         return run.verification(step["verification"], step["success"], **step["details"])
+    if "sleep" in step:
+        return run.sleep(step["sleep"], suspend=step.get("suspend", False))
+    if "sleep_until" in step:
+        return run.sleep_until(step["sleep_until"], suspend=step.get("suspend", False))
     if "value" in step:
         return getattr(run, step["value"])()
     run.finish(step["finish"])

@@ -26,6 +26,8 @@ export interface Drive {
   /** Puts another content at a step whose caller has asked for that in so many words. */
   readonly replace: (seq: number, kind: Kind, payload: string) => void
   readonly attempt: (seq: number, attempt: Attempt) => void
+  /** Throws when the run is another driver's. */
+  readonly look: () => void
   readonly finish: (outcome: string) => void
   readonly release: (isSuspended: boolean) => void
 }
@@ -170,6 +172,9 @@ const make = (
         )
       ),
     attempt: (seq, attempt) => held(() => addAttempt(database, runId, seq, attempt)),
+    look: () => {
+      if (!isHeld()) throw lost()
+    },
     finish: (outcome) => {
       held(() => {
         closeRun(database, runId, outcome, " AND status = 'running'")

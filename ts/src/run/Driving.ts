@@ -6,7 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type { InvalidJournal } from "../contract/Errors.ts"
+import type { InvalidJournal, JournalConflict } from "../contract/Errors.ts"
 import { type Attempt, wentOn } from "./Attempts.ts"
 import type { Drive } from "./Drive.ts"
 import {
@@ -31,6 +31,8 @@ export type Attempting = <A>(calls: () => A) => Effect.Effect<A, RunJournalError
 export interface Driving {
   readonly runId: string
   readonly lastSeq: number
+  /** Whether the run has ended, and is only replayed. */
+  readonly hasEnded: boolean
   /** The number that the next step will get. */
   readonly nextSeq: () => number
   /** The next step: numbered as it starts, in the order in which steps are run; refused when the drive is halted. */
@@ -40,7 +42,11 @@ export interface Driving {
   /** This drive takes no further step. */
   readonly halt: <E extends StepError>(error: E) => E
   /** The writes of the drive: one that is refused ends it. */
-  readonly record: Pick<Drive, "insert" | "replace" | "attempt">
+  readonly record: Pick<Drive, "insert" | "replace" | "attempt" | "look">
+  /** Fails when this drive takes no further step. */
+  readonly mustGoOn: Effect.Effect<void, StepError>
+  /** Comes back when that has become so: what a step that sleeps is woken by. */
+  readonly stopping: Effect.Effect<void>
   readonly at: (seq: number) => ReadonlyMap<Kind, Uint8Array>
   readonly recordedAt: (seq: number, kind: Kind) => Payload | null
   readonly attemptAt: (seq: number) => Attempt | undefined
@@ -69,22 +75,38 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   let isOver = false
   let inFlight = 0
   const waiting = new Set<() => void>()
+  const sleepers = new Set<() => void>()
+  const wakeSleepers = (): void => {
+    for (const wake of sleepers) wake()
+  }
 
   const halt = <E extends StepError>(error: E): E => {
     halted = error
+    wakeSleepers()
     return error
+  }
+
+  let over: JournalConflict | null = null
+  const refusal = (): StepError | null => {
+    if (halted !== null) return halted
+    if (!isLeft && !isOver) return null
+    over ??= conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId })
+    return over
   }
 
   /** What a step has ended with: nothing follows it when the record does not say how, for no replay would do that again. */
   const cutShort = (cause: Cause.Cause<unknown>): void => {
     const error = Cause.hasInterrupts(cause) ? null : Cause.squash(cause)
-    if (halted !== null || (isRunError(error) && mayGoOn(error))) return
-    halted = isRunError(error)
-      ? (error as StepError)
-      : conflict(
-          `A step of run ${JSON.stringify(runId)} was ${error === null ? "interrupted" : "cut short"}, so that its outcome is not on record: this drive takes no further step. Drive the run again. A time-out belongs into the effect that the step is given: there it is a failure like any other, which is recorded.`,
-          { run_id: runId }
-        )
+    // A sleep that its loop has left is on record.
+    if (halted !== null || (isRunError(error) && (error === over || mayGoOn(error)))) return
+    halt(
+      isRunError(error)
+        ? (error as StepError)
+        : conflict(
+            `A step of run ${JSON.stringify(runId)} was ${error === null ? "interrupted" : "cut short"}, so that its outcome is not on record: this drive takes no further step. Drive the run again. A time-out belongs into the effect that the step is given: there it is a failure like any other, which is recorded.`,
+            { run_id: runId }
+          )
+    )
   }
 
   const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
@@ -99,10 +121,8 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
 
   const step = <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>): Effect.Effect<A, E | StepError, R> =>
     Effect.flatMap(Within, (within): Effect.Effect<A, E | StepError, R> => {
-      if (halted !== null) return Effect.fail(halted)
-      if (isLeft || isOver) {
-        return Effect.fail(conflict(`This drive of run ${JSON.stringify(runId)} has ended.`, { run_id: runId }))
-      }
+      const refused = refusal()
+      if (refused !== null) return Effect.fail(refused)
       if (within.includes(drive)) return Effect.fail(misplaced())
       inFlight++
       return Effect.onExit(body(nextSeq++), (exit) =>
@@ -113,11 +133,19 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
       )
     })
 
-  /** No step begins from here on, and those in flight, which the loop has forked, come to their end. */
+  const stopping = Effect.callback<void>((resume) => {
+    const wake = (): void => resume(Effect.void)
+    if (refusal() !== null) return wake()
+    sleepers.add(wake)
+    return Effect.sync(() => sleepers.delete(wake))
+  })
+
+  /** No step begins from here on, and those in flight, which the loop has forked, come to their end; one that sleeps is woken. */
   const left: Effect.Effect<void> = Effect.andThen(
     Effect.yieldNow, // a fiber that was forked a moment ago has not begun its step yet
     Effect.callback<void>((resume) => {
       isLeft = true
+      wakeSleepers()
       const wake = (): void => resume(Effect.void)
       if (inFlight === 0) return wake()
       waiting.add(wake)
@@ -190,6 +218,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   return {
     runId,
     lastSeq: drive.lastSeq,
+    hasEnded: drive.hasEnded,
     nextSeq: () => nextSeq,
     step,
     within: (work) => Effect.flatMap(Within, (within) => Effect.provideService(work, Within, [...within, drive])),
@@ -197,8 +226,14 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     record: {
       insert: (...event) => written(() => drive.insert(...event)),
       replace: (...event) => written(() => drive.replace(...event)),
-      attempt: (...attempt) => written(() => drive.attempt(...attempt))
+      attempt: (...attempt) => written(() => drive.attempt(...attempt)),
+      look: () => written(drive.look)
     },
+    mustGoOn: Effect.suspend(() => {
+      const refused = refusal()
+      return refused === null ? Effect.void : Effect.fail(refused)
+    }),
+    stopping,
     at,
     recordedAt,
     attemptAt: (seq) => drive.attempts.get(seq),
@@ -230,6 +265,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     release: Effect.suspend(() => {
       if (isOver) return Effect.void
       isOver = true
+      wakeSleepers()
       return attempting(() => drive.release(halted?._tag === "TurnSuspended"))
     })
   }

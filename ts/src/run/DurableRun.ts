@@ -5,6 +5,8 @@
 import { randomUUID } from "node:crypto"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import type * as DateTime from "effect/DateTime"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Tracer from "effect/Tracer"
@@ -21,6 +23,7 @@ import {
   type Kind
 } from "./Events.ts"
 import { asStored, differingFields, digest, encode, type Payload, type Value } from "./Payload.ts"
+import * as Sleeps from "./Sleeps.ts"
 
 /** A readback's answer: the effect happened with this result, did not happen, or nobody can tell. */
 export type Readback =
@@ -82,6 +85,20 @@ export interface DurableRun {
   readonly now: Effect.Effect<number, StepError>
   readonly random: Effect.Effect<number, StepError>
   readonly uuid: Effect.Effect<string, StepError>
+  /**
+   * Waits that long, once: a later drive waits only for what is left, and one that comes after it not at all. The first
+   * one records until when, by the wall clock: where that is set forward the sleep ends earlier, where it is set back a
+   * drive waits no longer than the sleep was to last. On a replay it must last as long as it did.
+   */
+  readonly sleep: (duration: Duration.Input, options?: Sleeps.SleepOptions) => Effect.Effect<void, StepError>
+  /**
+   * Waits until the wall clock has come to a moment (a number is seconds since the epoch); at once when it has passed. On a
+   * replay it must be the same moment: take it from `now` or from the run's task, not from the clock.
+   */
+  readonly sleepUntil: (
+    moment: number | Date | DateTime.DateTime,
+    options?: Sleeps.SleepOptions
+  ) => Effect.Effect<void, StepError>
   /** Closes the run with an outcome and ends the drive, once its steps in flight have ended. */
   readonly finish: (outcome: string) => Effect.Effect<void, StepError>
 }
@@ -101,7 +118,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
    * step. One that is on record does nothing, and is none.
    */
   const traced = <A, E, R>(
-    kind: "tool" | "model",
+    kind: "tool" | "model" | "sleep",
     seq: number,
     live: Effect.Effect<A, E, R>,
     more: Readonly<Record<string, string>> = {}
@@ -297,38 +314,60 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
     )
 
   /** Records a payload, or returns the one on record when it has the same identity. */
-  const once = (
+  const recordedOnce = (
+    seq: number,
     kind: Kind,
     make: (isRecorded: boolean) => Payload,
     identity: ReadonlyArray<string>,
     refuseCall = false
   ): Effect.Effect<Payload, StepError> =>
-    step((seq) =>
-      attempting(() => {
-        const recorded = recordedAt(seq, kind)
-        const payload = make(recorded !== null)
-        const pick = (from: Payload): Payload => Object.fromEntries(identity.map((name) => [name, from[name] ?? null]))
-        const issued = { kind, ...pick(payload) }
-        if (refuseCall && at(seq).has(KIND_TOOL_CALL)) {
-          throw diverge(seq, { ...issued, kind: "value" }, ["kind"], `the value ${JSON.stringify(payload["name"])}`)
-        }
-        if (recorded === null) {
-          expectNothing(seq, kind, pick(payload))
-          mustBeOpen()
-          const { value, kept } = recordable(payload)
-          record.insert(seq, kind, encode(kept))
-          return value
-        }
-        const fields = differingFields(pick(recorded), recordable(pick(payload)).kept)
-        if (fields.length > 0) throw diverge(seq, issued, fields, kind)
-        return recorded
-      })
+    attempting(() => {
+      const recorded = recordedAt(seq, kind)
+      const payload = make(recorded !== null)
+      const pick = (from: Payload): Payload => Object.fromEntries(identity.map((name) => [name, from[name] ?? null]))
+      const issued = { kind, ...pick(payload) }
+      if (refuseCall && at(seq).has(KIND_TOOL_CALL)) {
+        throw diverge(seq, { ...issued, kind: "value" }, ["kind"], `the value ${JSON.stringify(payload["name"])}`)
+      }
+      if (recorded === null) {
+        expectNothing(seq, kind, pick(payload))
+        mustBeOpen()
+        const { value, kept } = recordable(payload)
+        record.insert(seq, kind, encode(kept))
+        return value
+      }
+      const fields = differingFields(pick(recorded), recordable(pick(payload)).kept)
+      if (fields.length > 0) throw diverge(seq, issued, fields, kind)
+      return recorded
+    })
+
+  const once = (kind: Kind, make: () => Payload, identity: ReadonlyArray<string>): Effect.Effect<Payload, StepError> =>
+    step((seq) => recordedOnce(seq, kind, make, identity))
+
+  const valueAt = <A extends Value>(seq: number, name: string, make: () => A, given: Payload = {}) =>
+    Effect.map(
+      recordedOnce(
+        seq,
+        KIND_TOOL_RESULT,
+        (isRecorded) => ({ name, ...given, result: isRecorded ? null : make() }),
+        ["name", ...Object.keys(given)],
+        true
+      ),
+      (payload) => payload["result"] as A
     )
 
   const value = <A extends Value>(name: string, make: () => A): Effect.Effect<A, StepError> =>
-    Effect.map(
-      once(KIND_TOOL_RESULT, (isRecorded) => ({ name, result: isRecorded ? null : make() }), ["name"], true),
-      (payload) => payload["result"] as A
+    step((seq) => valueAt(seq, name, make))
+
+  const sleep = (asked: () => Sleeps.Sleep, options: Sleeps.SleepOptions = {}): Effect.Effect<void, StepError> =>
+    step((seq) =>
+      Effect.gen(function* () {
+        const { name, given, until, longest } = yield* attempting(asked)
+        const now = yield* Sleeps.now
+        const due = yield* valueAt(seq, name, () => until(now), given)
+        const waiting = yield* Sleeps.waiting(driving, attempting, seq, due, longest, options)
+        if (waiting !== null) yield* traced("sleep", seq, waiting)
+      })
     )
 
   return {
@@ -349,6 +388,8 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
     now: value("now", () => Date.now() / 1000),
     random: value("random", Math.random),
     uuid: value("uuid", () => randomUUID()),
+    sleep: (duration, options) => sleep(() => Sleeps.lasting(duration), options),
+    sleepUntil: (moment, options) => sleep(() => Sleeps.until(moment), options),
     finish: driving.finish
   }
 }

@@ -76,7 +76,9 @@ const watched = (run: DurableRun, seen: Seen): DurableRun => {
     verification: (name, success, details) => step(run.verification(name, success, details)),
     now: step(run.now),
     random: step(run.random),
-    uuid: step(run.uuid)
+    uuid: step(run.uuid),
+    sleep: (duration, options) => step(run.sleep(duration, options)),
+    sleepUntil: (moment, options) => step(run.sleepUntil(moment, options))
   }
 }
 

@@ -32,6 +32,7 @@ import * as Ownership from "./Ownership.ts"
 import type { Payload } from "./Payload.ts"
 import * as Runs from "./Runs.ts"
 import * as Settlement from "./Settlement.ts"
+import * as Sleeps from "./Sleeps.ts"
 import * as Transfer from "./Transfer.ts"
 
 export interface RunJournalOptions {
@@ -79,6 +80,8 @@ export class RunJournal extends Context.Service<
     readonly settle: (runId: string, seq: number, settlement: Settlement.Settlement) => Answer<void>
     readonly approve: (runId: string, seq: number, decision: unknown, by: string) => Answer<void>
     readonly pendingApprovals: (runId?: string) => Answer<ReadonlyArray<Settlement.PendingApproval>>
+    /** The sleeps of running runs whose time has not come. */
+    readonly pendingSleeps: (runId?: string) => Answer<ReadonlyArray<Sleeps.PendingSleep>>
     /** Makes a run that replays another one's steps up to and with number `upto`, then goes its own way. */
     readonly fork: (runId: string, newRunId: string, upto: number) => Answer<void>
     readonly parent: (runId: string) => Answer<{ readonly runId: string; readonly upto: number } | null>
@@ -164,6 +167,8 @@ export const make = (
         approve: (runId, seq, decision, by) =>
           attempting(() => Settlement.approve(database, redact, runId, seq, decision, by)),
         pendingApprovals: (runId) => attempting(() => Settlement.pendingApprovals(database, runId ?? null)),
+        pendingSleeps: (runId) =>
+          Effect.flatMap(Sleeps.now, (now) => attempting(() => Sleeps.pendingSleeps(database, runId ?? null, now))),
         fork: (runId, newRunId, upto) => attempting(() => Lineage.fork(database, runId, newRunId, upto)),
         parent: (runId) => attempting(() => Lineage.parent(database, runId)),
         diff: (runA, runB) => attempting(() => Lineage.diff(database, runA, runB)),

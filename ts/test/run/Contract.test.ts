@@ -5,6 +5,7 @@ import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, it } from "@effect/vitest"
 import * as Data from "effect/Data"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
@@ -108,6 +109,12 @@ class Stage {
       }),
     interrupted_runs: (o) => this.journal.interruptedRuns({ includeOwned: o["include_owned"] === true }),
     delete_run: (o) => this.journal.deleteRun(o.run),
+    prune: (o) =>
+      this.journal.prune(o["older_than"] as number, {
+        keep: (o["keep"] ?? null) as number | null,
+        dryRun: o["dry_run"] === true
+      }),
+    vacuum: () => this.journal.vacuum,
     append: (o) =>
       this.journal.append({ runId: o.run, seq: o.seq, kind: o["kind"] as Kind, payload: o["payload"] as Payload }),
     append_many: (o) =>
@@ -142,6 +149,10 @@ class Stage {
     pending: (o) =>
       Effect.map(this.journal.pendingApprovals(o["run"] as string | undefined), (waiting) =>
         waiting.map(({ runId, seq, question, binds }) => [runId, seq, question, binds])
+      ),
+    pending_sleeps: (o) =>
+      Effect.map(this.journal.pendingSleeps(o["run"] as string | undefined), (sleeps) =>
+        sleeps.map(({ runId, seq, until }) => [runId, seq, until])
       ),
     fork: (o) => this.journal.fork(o.run, o["new"] as string, o["upto"] as number),
     parent: (o) =>
@@ -222,6 +233,13 @@ const take = (run: DurableRun, step: Payload, ran: Array<string>): Effect.Effect
   if (step["approval"] !== undefined) return run.approval(step["approval"] as string, step["binds"])
   if (step["verification"] !== undefined) {
     return run.verification(step["verification"] as string, step["success"] as boolean, step["details"] as Payload)
+  }
+  const suspend = step["suspend"] === true
+  if (step["sleep"] !== undefined) {
+    return Effect.as(run.sleep(Duration.seconds(step["sleep"] as number), { suspend }), null)
+  }
+  if (step["sleep_until"] !== undefined) {
+    return Effect.as(run.sleepUntil(step["sleep_until"] as number, { suspend }), null)
   }
   if (step["value"] !== undefined) return run[step["value"] as "now" | "random" | "uuid"]
   return Effect.as(run.finish(step["finish"] as string), undefined)

@@ -1,0 +1,136 @@
+"""Sleeps that outlive their process: a step's record says until when it waits, and a later drive waits for the rest.
+
+That moment is one of the wall clock, the only clock that another process and another host read, too. Specified in
+run-journal.md, section 4; ts/src/run/Sleeps.ts is its twin.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InvalidJournalError, TurnSuspended
+from ..observability import observed_step
+from .faults import decode_row
+from .stepping import Call, DurableSteps, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from .database import Database
+    from .drive import Drive
+    from .stepping import Step
+
+__all__ = ["PendingSleep", "Sleeping", "pending"]
+
+#: Seconds after which one that sleeps looks whether the run is still its own.
+LOOK: Final = 5.0
+#: The end of the year 9999, which a date can say.
+_LAST: Final = 253_402_300_799.0
+SLEEP: Final = "sleep"
+SLEEP_UNTIL: Final = "sleep_until"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSleep:
+    """A sleep whose time has not come.
+
+    Args:
+        run_id: The run that sleeps.
+        seq: The number of its step.
+        until: When it goes on, in seconds since the epoch.
+
+    Specified in run-journal.md, section 4.
+    """
+
+    run_id: str
+    seq: int
+    until: float
+
+
+def pending(database: Database, run_id: str | None) -> list[PendingSleep]:
+    """The sleeps of running runs whose time has not come, those of one run by number."""
+    rows = database.read(
+        "SELECT journal.run_id, seq, CAST(payload AS BLOB) FROM runs JOIN journal ON journal.run_id = runs.run_id "
+        "WHERE status = 'running' AND kind = 'tool_result' AND payload LIKE ? "
+        "AND runs.run_id = COALESCE(?, runs.run_id) ORDER BY runs.created_at, seq",
+        (f'{{"name":"{SLEEP}%', run_id),
+    )
+    now = time.time()
+    found = []
+    for run, seq, payload in rows:
+        until = until_of(decode_row(run, seq, "tool_result", payload))
+        if until is not None and until > now:
+            found.append(PendingSleep(run, seq, until))
+    return found
+
+
+def until_of(payload: dict[str, Any]) -> float | None:
+    """Until when a step sleeps; None when it is no sleep."""
+    return _number(payload.get("result")) if payload.get("name") in (SLEEP, SLEEP_UNTIL) else None
+
+
+class Sleeping(DurableSteps):
+    """The steps that wait for a time."""
+
+    def _pause(self, seconds: float) -> Awaitable[None] | None:
+        """Waits that long, or until the drive is not to go on."""
+        raise NotImplementedError
+
+    def _sleep(self, seq: int, drive: Drive, seconds: float | timedelta, suspend: bool) -> Step[None]:
+        return observed_step(self._take_sleep(seq, drive, seconds, suspend), "sleep", self._run_id, seq)
+
+    def _sleep_until(self, seq: int, drive: Drive, moment: float | datetime, suspend: bool) -> Step[None]:
+        return observed_step(self._take_sleep_until(seq, drive, moment, suspend), "sleep", self._run_id, seq)
+
+    def _take_sleep(self, seq: int, drive: Drive, seconds: float | timedelta, suspend: bool) -> Step[None]:
+        lasts = _number(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+        if lasts is None or not 0 <= lasts <= _LAST:
+            raise InvalidJournalError(
+                f"A sleep is a number of seconds that is not negative, or a timedelta, not {seconds!r:.80}.",
+                kind="invalid_request",
+            )
+        until = yield from self._value(seq, drive, SLEEP, lambda: min(time.time() + lasts, _LAST), seconds=lasts)
+        yield from self._wait(seq, drive, until, lasts, suspend)
+
+    def _take_sleep_until(self, seq: int, drive: Drive, moment: float | datetime, suspend: bool) -> Step[None]:
+        is_date = isinstance(moment, datetime)
+        until = _number(moment.timestamp() if is_date else moment)  # type: ignore[union-attr]
+        if until is None or until > _LAST or (is_date and moment.tzinfo is None):  # type: ignore[union-attr]
+            raise InvalidJournalError(
+                f"A moment is a number of seconds since the epoch, or a datetime with a time zone, not {moment!r:.80}.",
+                kind="invalid_request",
+            )
+        yield from self._value(seq, drive, SLEEP_UNTIL, lambda: until, until=until)
+        yield from self._wait(seq, drive, until, math.inf, suspend)
+
+    def _wait(self, seq: int, drive: Drive, until: float, longest: float, suspend: bool) -> Step[None]:
+        if drive.token is None:
+            return  # the run has ended, and is only replayed
+        begun = time.monotonic()
+        # A clock that is set back makes no sleep longer than it was to be.
+        while (left := min(until - time.time(), longest - (time.monotonic() - begun))) > 0:
+            if suspend:
+                raise self._halt(
+                    TurnSuspended(
+                        f"Run {self._run_id!r} sleeps at step {seq} until "
+                        f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC. Drive it again then.",
+                        details={"run_id": self._run_id, "seq": seq, "due_at": until},
+                    )
+                )
+            yield Call(self._pause, min(left, LOOK))
+            self._must_go_on()
+            yield Write(drive.look)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
