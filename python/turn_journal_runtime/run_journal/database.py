@@ -15,9 +15,9 @@ import weakref
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidJournalError, JournalConflictError, JournalStoreError
+from ..errors import InvalidJournalError, JournalStoreError
 from .connection import MEMORY, Durability, connect, settings_of, typed_error
-from .filesystem import create_private, sync_folder
+from .filesystem import new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,36 +115,19 @@ class Database:
             JournalConflictError: The target exists.
             JournalStoreError: It cannot be written.
         """
-        if target.exists():
-            raise JournalConflictError(
-                f"{target} exists, and a backup replaces nothing: name another file.", details={"path": str(target)}
-            )
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        with self._lock:
+        with self._lock, new_file(target) as file:
             source = (self._cursor or self._open()).connection
             try:
                 with _opening:
-                    create_private(temporary)
-                    copy = sqlite3.connect(temporary, isolation_level=None)
+                    copy = sqlite3.connect(file, isolation_level=None)
                 try:
                     source.backup(copy)
                     # Without a log the copy is one file, which can be moved; a journal brings the log back.
                     copy.execute("PRAGMA journal_mode = DELETE")
                 finally:
                     copy.close()
-                with temporary.open("rb") as file:
-                    os.fsync(file.fileno())
-                temporary.rename(target)
-                sync_folder(target.parent)
             except sqlite3.Error as error:
                 raise typed_error(error, str(target)) from error
-            except OSError as error:
-                raise JournalStoreError(
-                    f"The backup {target} cannot be written: {error.strerror}.", details={"path": str(target)}
-                ) from error
-            finally:
-                with suppress(OSError):
-                    temporary.unlink()
 
     def close(self) -> None:
         """Closes the connection; again is harmless."""

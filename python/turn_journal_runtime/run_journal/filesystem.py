@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
-from ..errors import JournalStoreError
+from ..errors import JournalConflictError, JournalStoreError
 
-__all__ = ["create_private", "default_path", "home", "refuse_network_file_system", "sync_folder"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "create_private",
+    "default_path",
+    "home",
+    "new_file",
+    "refuse_network_file_system",
+    "refuse_taken",
+    "sync_folder",
+]
 
 _NETWORK_TYPES: Final = frozenset(
     [
@@ -78,6 +90,54 @@ def _make_folders(folder: Path) -> None:
     if not folder.is_dir():
         _make_folders(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """A file to write, readable by its owner alone, that gets its name when it is whole.
+
+    Raises:
+        JournalConflictError: A file of that name exists; none is replaced.
+        JournalStoreError: It cannot be written.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        refuse_taken(target)
+        create_private(temporary)
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        _name(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise JournalStoreError(
+            f"{target} cannot be written: {error.strerror}. Nothing was left there.", details={"path": str(target)}
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _name(file: Path, target: Path) -> None:
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        refuse_taken(target)
+        raise
+    except OSError:
+        file.rename(target)  # a file system without links
+
+
+def refuse_taken(target: Path) -> None:
+    """Raises when there is a file of that name.
+
+    Raises:
+        JournalConflictError: There is one.
+    """
+    if os.path.lexists(target):
+        raise JournalConflictError(
+            f"{target} exists, and nothing is replaced: name another file.", details={"path": str(target)}
+        )
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,7 +20,7 @@ from .faults import check_run_id, unknown_run
 from .filesystem import default_path
 from .ownership import Ownership
 from .payload import decode, encode
-from .runs import CLOSE_RUN, OPEN_RUN, SET_CHECKPOINT, closing
+from .runs import OPEN_RUN, SET_CHECKPOINT
 from .schema import RUN_TABLES
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ class RunJournal:
 
         Raises:
             RunNotFoundError: No such run; it is a `KeyError`.
+            TurnBusyError: A living process drives it. A loop may close the run that it drives through this journal.
         """
-        if not self._database.write(CLOSE_RUN, closing(run_id, outcome)):
-            raise unknown_run(run_id)
+        runs.close(self._database, self._ownership, run_id, outcome)
 
     def run_meta(self, run_id: str) -> RunMeta | None:
         """What is known of a run, or None.
@@ -286,6 +286,7 @@ class RunJournal:
         Raises:
             RunNotFoundError: No such run.
             JournalConflictError: The new id is taken.
+            InvalidJournalError: The new id is no text, or `upto` no number of a step.
 
         Specified in run-journal.md, section 4.
         """
@@ -305,8 +306,12 @@ class RunJournal:
     def export(self, run_id: str) -> Iterator[str]:
         """A run as lines of JSON: one for the run, one for each event, one that closes and counts them.
 
+        They say what the run was at this moment, however long they are read. A long run waits in a temporary file.
+
         Raises:
             RunNotFoundError: No such run.
+            JournalCorruptError: A payload is damaged; `details` names its row.
+            JournalStoreError: The temporary file cannot be written.
 
         Specified in run-journal.md, section 5.
         """
@@ -316,7 +321,7 @@ class RunJournal:
         """Stores a run that `export` gave, all or nothing; its id is returned.
 
         Args:
-            lines: The lines of one export, whole.
+            lines: The lines of one export, whole. They are checked before anything is stored.
             overwrite: Whether a run of that id may be replaced.
 
         Raises:
@@ -324,7 +329,9 @@ class RunJournal:
             JournalConflictError: A run of that id is there and may not be replaced.
             TurnBusyError: A living process drives it.
         """
-        return transfer.import_run(self._database, lines, overwrite, self._ownership)
+        with transfer.received(lines, self._redacted) as run:
+            self._put(run, overwrite)
+        return run.run_id
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copies the whole journal while it is in use; copying the file by hand misses what is in its log.
@@ -365,6 +372,9 @@ class RunJournal:
             self._executor_process = os.getpid()
         return self._executor
 
+    def _put(self, run: transfer.Received, overwrite: bool) -> None:
+        transfer.put(self._database, run, overwrite, self._ownership)
+
     def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
         """Takes a run for one driver."""
         return claim(self, driver, run_id, **wanted)
@@ -384,11 +394,12 @@ class RunJournal:
 
     def _stored(self, payload: Mapping[str, Any]) -> str:
         """A payload as it is stored: what may not be kept taken out, then as JSON."""
-        text = encode(payload)
-        if self._redact is not None:
-            # The callable gets a copy: what the tool and the loop hold stays whole.
-            text = encode(self._redact(decode(text)))
-        return text.decode()
+        return encode(self._redacted(payload)).decode()
+
+    def _redacted(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A payload without what may not be kept."""
+        # The callable gets a copy: what the tool and the loop hold stays whole.
+        return payload if self._redact is None else self._redact(decode(encode(payload)))
 
     def _run_row(
         self, run_id: str, agent: str, task: str, checkpoint_id: str | None, metadata: Mapping[str, Any] | None

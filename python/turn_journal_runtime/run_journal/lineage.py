@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import JournalConflictError
+from ..errors import InvalidJournalError, JournalConflictError
+from .batch import MAX_SEQ
 from .faults import check_run_id, decode_row, unknown_run
 from .payload import differing_fields
+from .record import rows_in_parts
 from .steps import read_last_seq
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from .database import Database
+    from .database import Database, Row
 
 __all__ = ["RunDifference", "diff", "fork", "parent"]
 
@@ -32,6 +35,8 @@ class RunDifference:
         fields: The fields that differ; `("kind",)` when one run has another kind of step there, or none.
         a: The first run's payload there, or None.
         b: The second run's payload there, or None.
+        kinds: What kind of event each run has there; None for one that has none.
+        ended: The run whose record ends there, so that it is the beginning of the other one's; None when both go on.
 
     Specified in run-journal.md, section 4.
     """
@@ -41,11 +46,15 @@ class RunDifference:
     fields: tuple[str, ...]
     a: dict[str, Any] | None
     b: dict[str, Any] | None
+    kinds: tuple[str | None, str | None]
+    ended: Literal["a", "b"] | None = None
 
 
 def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
     """Copies the steps of a run up to a number into a new one."""
     check_run_id(new_run_id)
+    if type(upto) is not int or not 0 <= upto <= MAX_SEQ:
+        raise InvalidJournalError(f"A step's number is an integer from 0, not {upto!r:.80}.", kind="invalid_request")
     with database.transaction() as cursor:
         if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
             raise unknown_run(run_id)
@@ -103,35 +112,35 @@ def parent(database: Database, run_id: str) -> tuple[str, int] | None:
 
 def diff(database: Database, run_a: str, run_b: str) -> RunDifference | None:
     """The first event that differs, step by step."""
-    query = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, rowid"
     with database.snapshot() as cursor:
         for run_id in (run_a, run_b):
             if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
                 raise unknown_run(run_id)
-        rows_a = cursor.execute(query, (run_a,)).fetchall()
-        rows_b = cursor.execute(query, (run_b,)).fetchall()
-    at = 0
-    while at < len(rows_a) and at < len(rows_b):
-        (seq_a, kind_a, stored_a), (seq_b, kind_b, stored_b) = rows_a[at], rows_b[at]
-        if (seq_a, kind_a) != (seq_b, kind_b):
-            break
-        if stored_a != stored_b:
-            a = decode_row(run_a, seq_a, kind_a, stored_a)
-            b = decode_row(run_b, seq_b, kind_b, stored_b)
-            fields = differing_fields(_deed(a), _deed(b))
-            if fields:
-                return RunDifference(seq_a, kind_a, tuple(fields), a, b)
-        at += 1
-    next_a, next_b = rows_a[at : at + 1], rows_b[at : at + 1]
-    if not next_a and not next_b:
-        return None
-    seq, kind = min(row[:2] for row in next_a + next_b)
+        for row_a, row_b in zip_longest(rows_in_parts(cursor, run_a), rows_in_parts(cursor, run_b)):
+            if row_a is None or row_b is None or row_a[:2] != row_b[:2]:
+                return _parted(run_a, run_b, row_a, row_b)
+            seq, kind, stored_a, _ = row_a
+            stored_b = row_b[2]
+            if stored_a != stored_b:
+                a, b = decode_row(run_a, seq, kind, stored_a), decode_row(run_b, seq, kind, stored_b)
+                fields = differing_fields(_deed(a), _deed(b))
+                if fields:
+                    return RunDifference(seq, kind, tuple(fields), a, b, (kind, kind))
+    return None
+
+
+def _parted(run_a: str, run_b: str, row_a: Row | None, row_b: Row | None) -> RunDifference:
+    """The difference where the runs have different events next, or one of them none."""
+    seq, kind = min(row[:2] for row in (row_a, row_b) if row is not None)
+    here_a, here_b = (row if row is not None and row[0] == seq else None for row in (row_a, row_b))
     return RunDifference(
         seq,
         kind,
         ("kind",),
-        decode_row(run_a, *next_a[0]) if next_a and next_a[0][0] == seq else None,
-        decode_row(run_b, *next_b[0]) if next_b and next_b[0][0] == seq else None,
+        None if here_a is None else decode_row(run_a, *here_a[:3]),
+        None if here_b is None else decode_row(run_b, *here_b[:3]),
+        (None if here_a is None else here_a[1], None if here_b is None else here_b[1]),
+        "a" if row_a is None else "b" if row_b is None else None,
     )
 
 

@@ -80,6 +80,10 @@ class Ownership:
         if row is not None:
             self.refuse_owner(run_id, *row)
 
+    def drives_here(self, run_id: str, token: str | None) -> bool:
+        """Whether it is this handle that drives it."""
+        return self._owner is not None and token == self._owner.token and run_id in self._drivers
+
     def refuse_owner(self, run_id: str, token: str | None, holder: str | None) -> None:
         """As `refuse_driven`, with what is noted on the run."""
         if not self.is_driven(run_id, token):

@@ -14,16 +14,30 @@ from .payload import DamagedPayload, decode, decode_all
 from .schema import ITERATION_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import sqlite3
+    from collections.abc import Iterator, Sequence
 
-    from .database import Database
+    from .database import Database, Row
 
-__all__ = ["assert_replay_order", "events", "last_iteration", "replay_index"]
+__all__ = ["assert_replay_order", "events", "last_iteration", "replay_index", "rows_in_parts"]
 
 # Payloads are read as bytes, which is what the decoder takes.
 _EVENTS: Final = "SELECT seq, kind, CAST(payload AS BLOB), created_at FROM journal WHERE run_id = ? ORDER BY seq, rowid"
 # In the order of SQLite's own index: nothing is sorted.
 _INDEX: Final = "SELECT seq, kind, CAST(payload AS BLOB) FROM journal WHERE run_id = ? ORDER BY seq, kind"
+_PART: Final = (
+    "SELECT seq, kind, CAST(payload AS BLOB), created_at, rowid FROM journal "
+    "WHERE run_id = ? AND (seq, rowid) > (?, ?) ORDER BY seq, rowid LIMIT 256"
+)
+
+
+def rows_in_parts(cursor: sqlite3.Cursor, run_id: str) -> Iterator[Row]:
+    """`(seq, kind, stored payload, created_at)` in the order of `events`, never many at once: a run may be long."""
+    last = (-(2**63), 0)
+    while rows := cursor.execute(_PART, (run_id, *last)).fetchall():
+        for row in rows:
+            yield row[:4]
+        last = (rows[-1][0], rows[-1][4])
 
 
 def events(database: Database, run_id: str) -> list[JournalEvent]:

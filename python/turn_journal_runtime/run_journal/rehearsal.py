@@ -52,8 +52,11 @@ class ReplayCheck(NamedTuple):
 class _Copy(RunJournal):
     """Notes who drives."""
 
-    def __init__(self, of: RunJournal) -> None:
-        super().__init__(MEMORY, redact=of._redact)
+    def __init__(self, of: RunJournal, *, run_id: str) -> None:
+        super().__init__(MEMORY)
+        self.import_run(of.export(run_id))
+        # What is on record went through it before; what the loop issues goes through it now.
+        self._redact = of._redact
         self.drivers: list[Driving] = []
 
     def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
@@ -80,8 +83,7 @@ class Rehearsal:
         self._run_id = run_id
         self._status = meta.status
         #: What the loop is given.
-        self.journal: _Copy = _Copy(journal)
-        self.journal.import_run(journal.export(run_id))
+        self.journal: _Copy = _Copy(journal, run_id=run_id)
         if self._status == RUNNING:
             self.journal.close_run(run_id)
         self._raised: Exception | None = None

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import JournalCorruptError
-from .events import TERMINAL_STATUSES, RunMeta
-from .faults import check_run_id
+from ..errors import JournalConflictError, JournalCorruptError
+from .events import RUNNING, TERMINAL_STATUSES, RunMeta
+from .faults import check_run_id, unknown_run
 from .payload import DamagedPayload, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .database import Database
+    from .ownership import Ownership
 
-__all__ = ["CLOSE_RUN", "OPEN_RUN", "SET_CHECKPOINT", "closing", "opening", "read_meta"]
+__all__ = ["CLOSE_RUN", "OPEN_RUN", "SET_CHECKPOINT", "close", "closing", "opening", "read_meta", "read_metadata"]
 
 OPEN_RUN: Final = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
@@ -25,6 +26,11 @@ OPEN_RUN: Final = (
 )
 SET_CHECKPOINT: Final = "UPDATE runs SET checkpoint_id = ?, updated_at = ? WHERE run_id = ?"
 CLOSE_RUN: Final = "UPDATE runs SET status = ?, outcome = ?, updated_at = ? WHERE run_id = ?"
+_STANDING: Final = (
+    "SELECT status, owner, holder FROM runs LEFT JOIN run_drives ON run_drives.run_id = runs.run_id "
+    "WHERE runs.run_id = ?"
+)
+_END_DRIVE: Final = "UPDATE run_drives SET owner = NULL, holder = NULL WHERE run_id = ?"
 
 
 def opening(
@@ -54,6 +60,30 @@ def closing(run_id: str, outcome: str) -> tuple[str, str, float, str]:
     return outcome if outcome in TERMINAL_STATUSES else "done", outcome, time.time(), run_id
 
 
+def close(database: Database, ownership: Ownership, run_id: str, outcome: str, *, only_running: bool = False) -> None:
+    """Ends a run that nobody else drives. A driver that only counts as dead, and wakes, records nothing after it.
+
+    Raises:
+        RunNotFoundError: No such run.
+        TurnBusyError: Another living owner drives it.
+        JournalConflictError: It has ended, and only a running one is to be closed.
+    """
+    with database.transaction() as cursor:
+        found = cursor.execute(_STANDING, (run_id,)).fetchone()
+        if found is None:
+            raise unknown_run(run_id)
+        status, token, holder = found
+        if only_running and status != RUNNING:
+            raise JournalConflictError(
+                f"Run {run_id!r} has ended: {status}. Nothing was changed; fork it to go on from one of its steps.",
+                details={"run_id": run_id, "status": status},
+            )
+        if not ownership.drives_here(run_id, token):
+            ownership.refuse_owner(run_id, token, holder)
+            cursor.execute(_END_DRIVE, (run_id,))
+        cursor.execute(CLOSE_RUN, closing(run_id, outcome))
+
+
 def read_meta(database: Database, run_id: str) -> RunMeta | None:
     """What is known of a run, or None.
 
@@ -69,10 +99,20 @@ def read_meta(database: Database, run_id: str) -> RunMeta | None:
         return None
     *columns, metadata = rows[0]
     run = RunMeta(*columns)
+    run.metadata = read_metadata(run_id, metadata)
+    return run
+
+
+def read_metadata(run_id: str, stored: bytes | None) -> dict[str, Any]:
+    """The metadata of a run's row.
+
+    Raises:
+        JournalCorruptError: It is damaged.
+    """
     try:
-        run.metadata = {} if metadata is None else decode(metadata)
+        found: dict[str, Any] = {} if stored is None else decode(stored)
     except DamagedPayload as error:
         raise JournalCorruptError(
             f"The metadata of run {run_id!r} is damaged: {error}.", details={"run_id": run_id, "table": "runs"}
         ) from error
-    return run
+    return found

@@ -95,6 +95,9 @@ def test_a_fork_needs_a_run_and_a_new_id(form: Form, journal: RunJournal) -> Non
             journal.fork("r", taken, upto=1)
     with pytest.raises(InvalidJournalError):
         journal.fork("r", "", upto=1)
+    for number in (-1, "all", 1.0, True, None):
+        with pytest.raises(InvalidJournalError):
+            journal.fork("r", "s", upto=number)  # type: ignore[arg-type]
     assert journal.run_meta("s") is None
 
 
@@ -118,23 +121,35 @@ def test_the_first_step_at_which_runs_part_is_named_with_its_fields(form: Form, 
     found = journal.diff("a", "b")
     assert found is not None
     assert (found.seq, found.kind, found.fields) == (1, "tool_call", ("args.q",))
+    assert (found.kinds, found.ended) == (("tool_call", "tool_call"), None)
     assert found.a is not None
     assert found.b is not None
     assert (found.a["args"]["q"], found.b["args"]["q"]) == ("one", "two")
 
 
 @pytest.mark.parametrize(
-    ("other", "seq", "kind"),
+    ("other", "seq", "kind", "kinds", "ended"),
     [
-        ([], 0, KIND_ITERATION),
-        ([(0, KIND_ITERATION)], 1, KIND_MODEL_DECISION),
-        ([(0, KIND_ITERATION), (1, KIND_ITERATION)], 1, KIND_ITERATION),
-        ([(0, KIND_ITERATION), (2, KIND_MODEL_DECISION)], 1, KIND_MODEL_DECISION),
-        ([(0, KIND_ITERATION), (1, KIND_MODEL_DECISION), (5, KIND_ITERATION)], 5, KIND_ITERATION),
+        ([], 0, KIND_ITERATION, (KIND_ITERATION, None), "b"),
+        ([(0, KIND_ITERATION)], 1, KIND_MODEL_DECISION, (KIND_MODEL_DECISION, None), "b"),
+        ([(0, KIND_ITERATION), (1, KIND_ITERATION)], 1, KIND_ITERATION, (KIND_MODEL_DECISION, KIND_ITERATION), None),
+        ([(0, KIND_ITERATION), (2, KIND_MODEL_DECISION)], 1, KIND_MODEL_DECISION, (KIND_MODEL_DECISION, None), None),
+        (
+            [(0, KIND_ITERATION), (1, KIND_MODEL_DECISION), (5, KIND_ITERATION)],
+            5,
+            KIND_ITERATION,
+            (None, KIND_ITERATION),
+            "a",
+        ),
     ],
 )
 def test_a_step_that_one_run_lacks_is_where_they_part(
-    journal: RunJournal, other: list[tuple[int, str]], seq: int, kind: str
+    journal: RunJournal,
+    other: list[tuple[int, str]],
+    seq: int,
+    kind: str,
+    kinds: tuple[str | None, str | None],
+    ended: str | None,
 ) -> None:
     for run_id, steps in (("a", [(0, KIND_ITERATION), (1, KIND_MODEL_DECISION)]), ("b", other)):
         journal.open_run(run_id)
@@ -143,6 +158,21 @@ def test_a_step_that_one_run_lacks_is_where_they_part(
         found = journal.diff(one, two)
         assert found is not None
         assert (found.seq, found.kind, found.fields) == (seq, kind, ("kind",))
+        as_asked = one == "a"
+        assert found.kinds == (kinds if as_asked else kinds[::-1])
+        assert found.ended == (ended if as_asked or ended is None else {"a": "b", "b": "a"}[ended])
+
+
+def test_runs_longer_than_what_is_read_at_once_are_compared_to_their_ends(journal: RunJournal) -> None:
+    for run_id, last in (("a", 1), ("b", 1), ("c", 2)):
+        journal.open_run(run_id)
+        journal.append_many(JournalEvent(run_id, at, KIND_ITERATION, {"index": at}) for at in range(700))
+        journal.append_many(JournalEvent(run_id, at, KIND_MODEL_DECISION, {"n": 1}) for at in range(700))
+        journal.append(JournalEvent(run_id, 700, KIND_ITERATION, {"index": last}))
+    assert journal.diff("a", "b") is None
+    found = journal.diff("a", "c")
+    assert found is not None
+    assert (found.seq, found.fields) == (700, ("index",))
 
 
 def test_an_unknown_run_differs_from_nothing(journal: RunJournal) -> None:

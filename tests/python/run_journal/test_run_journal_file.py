@@ -440,7 +440,7 @@ def test_a_backup_of_a_journal_in_use_is_whole(journal: RunJournal, path: Path) 
 def test_a_backup_replaces_nothing(journal: RunJournal, path: Path) -> None:
     target = path.with_name("copy.db")
     target.write_text("mine")
-    with pytest.raises(JournalConflictError, match="replaces nothing"):
+    with pytest.raises(JournalConflictError, match="nothing is replaced"):
         journal.backup(target)
     assert target.read_text() == "mine"
     with pytest.raises(JournalStoreError):

@@ -16,6 +16,7 @@ from ...settings import current
 from ..copying import put_run, read_run, run_ids
 from ..events import RUNNING, JournalEvent
 from ..faults import decode_stored
+from ..filesystem import refuse_taken
 from ..journal import RunJournal
 from ..payload import DamagedPayload, decode
 from .address import Address
@@ -159,14 +160,10 @@ class PostgresRunJournal(RunJournal):
             return [run_id for run_id, *_ in rows]
         return [run_id for run_id, *owner in rows if not self._ownership.drives(run_id, *owner)]
 
-    def import_run(self, lines: Iterable[str], *, overwrite: bool = False) -> str:
-        """Stores a run that `export` gave, all or nothing; its id is returned."""
-        whole = list(lines)
-        return self._database.repeat(lambda: super(PostgresRunJournal, self).import_run(whole, overwrite=overwrite))
-
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copies all runs that were opened, as they are at one moment, into a new journal that is a file."""
         target = Path(path).absolute()
+        refuse_taken(target)
         with self._database.snapshot(), ExitStack() as stack:
             try:
                 folder = stack.enter_context(TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent))
@@ -212,5 +209,5 @@ def _index(payload: bytes) -> Any:
 
 
 # What they take and give is said once, by the class above: here they are only begun again.
-for _name in ("delete_run", "uncertain", "settle", "approve", "fork", "diff", "export"):
+for _name in ("delete_run", "uncertain", "settle", "approve", "fork", "diff", "export", "close_run", "_put"):
     setattr(PostgresRunJournal, _name, _repeated(getattr(RunJournal, _name)))
