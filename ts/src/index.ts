@@ -63,6 +63,7 @@ export {
 export type { RunDifference } from "./run/Lineage.ts"
 export type { Payload, Value } from "./run/Payload.ts"
 export { checkReplay, type ReplayCheck } from "./run/Rehearsal.ts"
+export type { PruneOptions } from "./run/Retention.ts"
 export { RunJournal, type RunJournalOptions } from "./run/RunJournal.ts"
 export type { NewRun, Redact, Step } from "./run/Runs.ts"
 export type { PendingApproval, Settlement, UncertainStep } from "./run/Settlement.ts"

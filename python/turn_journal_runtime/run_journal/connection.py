@@ -104,6 +104,8 @@ def _settings(durability: Durability) -> dict[str, int]:
     # full form of fsync reaches the platter.
     power = durability == "power"
     return {
+        # What is deleted is overwritten: it was perhaps deleted for a reason.
+        "secure_delete": 1,
         "synchronous": 2 if power else 1,
         "fullfsync": int(power and sys.platform == "darwin"),
         "checkpoint_fullfsync": int(power and sys.platform == "darwin"),

@@ -32,6 +32,7 @@ __all__ = [
     "Unknown",
     "Unset",
     "add_attempt",
+    "open_calls",
     "read_attempts",
     "read_last_seq",
     "settle",
@@ -149,17 +150,27 @@ def went_on(attempt: Attempt | None, last_seq: int) -> bool:
     return attempt is not None and attempt.next_seq is not None and attempt.next_seq <= last_seq
 
 
-def uncertain(database: Database, run_id: str) -> list[UncertainStep]:
-    """The open calls of a run that nobody has settled."""
-    with database.snapshot() as cursor:
-        calls = cursor.execute(_OPEN_CALLS, (run_id,)).fetchall()
-        attempts = read_attempts(cursor, run_id)
-        last_seq = read_last_seq(cursor, run_id)
+def open_calls(cursor: sqlite3.Cursor, run_id: str) -> list[tuple[int, bytes, float, Attempt | None]]:
+    """The calls of a run that have no outcome and that nobody has settled: number, payload, time, last attempt."""
+    calls = cursor.execute(_OPEN_CALLS, (run_id,)).fetchall()
+    if not calls:
+        return []
+    attempts = read_attempts(cursor, run_id)
+    last_seq = read_last_seq(cursor, run_id)
     found = []
     for seq, stored, created_at in calls:
         attempt = attempts.get(seq)
-        if (attempt is not None and attempt.state == "absent") or went_on(attempt, last_seq):
-            continue
+        if not (attempt is not None and attempt.state == "absent") and not went_on(attempt, last_seq):
+            found.append((seq, stored, created_at, attempt))
+    return found
+
+
+def uncertain(database: Database, run_id: str) -> list[UncertainStep]:
+    """The open calls of a run that nobody has settled."""
+    with database.snapshot() as cursor:
+        calls = open_calls(cursor, run_id)
+    found = []
+    for seq, stored, created_at, attempt in calls:
         call = decode_row(run_id, seq, "tool_call", stored)
         found.append(
             UncertainStep(

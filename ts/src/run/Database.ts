@@ -31,6 +31,10 @@ export interface Database {
   readonly transaction: <A>(body: () => A) => A
   /** Several queries that see one state. */
   readonly snapshot: <A>(body: () => A) => A
+  /** Puts what was written into the file, so that what was deleted is in the log no more; waits for nobody. */
+  readonly emptyLog: () => void
+  /** Writes the file anew, without what was deleted. */
+  readonly vacuum: () => void
   readonly settings: () => Readonly<Record<string, SQLOutputValue>>
   readonly connection: DatabaseSync
   readonly close: () => void
@@ -116,6 +120,13 @@ const make = (path: string, connection: DatabaseSync): Database => {
         throw error
       }
     })
+  const emptyLog = (): void => {
+    try {
+      connection.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+    } catch {
+      // What was deleted is deleted, whatever becomes of this.
+    }
+  }
   return {
     path,
     connection,
@@ -129,6 +140,12 @@ const make = (path: string, connection: DatabaseSync): Database => {
       }),
     transaction: (body) => within("BEGIN IMMEDIATE", body),
     snapshot: (body) => within("BEGIN DEFERRED", body),
+    emptyLog,
+    vacuum: () =>
+      guarded(path, () => {
+        connection.exec("VACUUM")
+        emptyLog()
+      }),
     settings: () =>
       Object.fromEntries(["journal_mode", "synchronous", "fullfsync"].map((name) => [name, pragma(connection, name)])),
     close: () => {
@@ -298,6 +315,8 @@ const settingsOf = (durability: Durability): Readonly<Record<string, number>> =>
   // full form of fsync reaches the platter.
   const full = durability === "power" && process.platform === "darwin" ? 1 : 0
   return {
+    // What is deleted is overwritten: it was perhaps deleted for a reason.
+    secure_delete: 1,
     synchronous: SYNCHRONOUS[durability],
     fullfsync: full,
     checkpoint_fullfsync: full,

@@ -14,7 +14,7 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { StoreFailure } from "../contract/Errors.ts"
-import { Busy, createPrivate, type Durability, MEMORY, open } from "./Database.ts"
+import { Busy, createPrivate, type Database, type Durability, MEMORY, open } from "./Database.ts"
 import * as Drive from "./Drive.ts"
 import * as Driving from "./Driving.ts"
 import * as Durable from "./DurableRun.ts"
@@ -30,6 +30,7 @@ import type { JournalEvent, Kind, NewEvent, RunMeta } from "./Events.ts"
 import * as Lineage from "./Lineage.ts"
 import * as Ownership from "./Ownership.ts"
 import type { Payload } from "./Payload.ts"
+import * as Retention from "./Retention.ts"
 import * as Runs from "./Runs.ts"
 import * as Settlement from "./Settlement.ts"
 import * as Sleeps from "./Sleeps.ts"
@@ -62,6 +63,14 @@ export class RunJournal extends Context.Service<
     /** The runs that are still `running`, oldest first; those that a living process drives only on request. */
     readonly interruptedRuns: (options?: { readonly includeOwned?: boolean }) => Answer<ReadonlyArray<string>>
     readonly deleteRun: (runId: string) => Answer<void>
+    /**
+     * Removes the runs that ended more than `olderThan` seconds ago, each whole; their ids, oldest first. A run stays that
+     * may still be needed: one that goes on, one with an effect whose outcome is not known, one inside of an open tool
+     * call, and one of a turn.
+     */
+    readonly prune: (olderThan: number, options?: Retention.PruneOptions) => Answer<ReadonlyArray<string>>
+    /** Gives the space of what was deleted back, and leaves no trace of it in the file; who writes has to wait. */
+    readonly vacuum: Answer<void>
     /** Stores an event under its run, number and kind; the same again replaces the payload, not the place. */
     readonly append: (event: NewEvent) => Answer<void>
     readonly appendMany: (events: Iterable<NewEvent>) => Answer<void>
@@ -154,7 +163,9 @@ export const make = (
         runMeta: (runId) => attempting(() => Runs.runMeta(database, runId)),
         interruptedRuns: ({ includeOwned = false } = {}) =>
           attempting(() => Runs.interruptedRuns(database, ownership, includeOwned)),
-        deleteRun: (runId) => attempting(() => Runs.deleteRun(database, ownership, runId)),
+        deleteRun: (runId) => attempting(() => Retention.deleteRun(database, ownership, runId)),
+        prune: (olderThan, options) => prune(database, ownership, olderThan, options),
+        vacuum: attempting(() => database.vacuum()),
         append: (event) => attempting(() => Runs.append(database, redact, event)),
         appendMany: (events) => attempting(() => Runs.appendMany(database, redact, events)),
         events: (runId) => attempting(() => Runs.events(database, runId)),
@@ -221,6 +232,26 @@ const waitAndTry = <A>(calls: () => A, busySince?: number): Effect.Effect<A, Run
       })
     )
   })
+
+/** One transaction after the other, so that who writes gets in between, and what went before an error is not forgotten. */
+const prune = Effect.fnUntraced(function* (
+  database: Database,
+  ownership: Ownership.Ownership,
+  olderThan: number,
+  { keep = null, dryRun = false }: Retention.PruneOptions = {}
+): Effect.fn.Return<ReadonlyArray<string>, RunJournalError> {
+  const { runIds, before } = yield* attempting(() => Retention.prunable(database, olderThan, keep))
+  const gone: Array<string> = []
+  for (let at = 0; at < runIds.length; ) {
+    const part = { runIds: runIds.slice(at, at + Retention.LOOKED_AT), before }
+    const looked = yield* attempting(() => Retention.remove(database, ownership, part, dryRun))
+    for (const [runId, went] of looked) if (went) gone.push(runId)
+    at += looked.size
+    yield* Effect.yieldNow
+  }
+  if (gone.length > 0 && !dryRun) yield* attempting(() => database.emptyLog())
+  return gone
+})
 
 const backup = (connection: Parameters<typeof copyDatabase>[0], path: string): Effect.Effect<void, RunJournalError> => {
   if (existsSync(path)) {

@@ -5,7 +5,7 @@ import { checkRunId, invalid, ReplayDivergence, unknownRun } from "./Errors.ts"
 import { isTerminal, type JournalEvent, KINDS, type Kind, type NewEvent, now, RUNNING, type RunMeta } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, type Payload, type Value } from "./Payload.ts"
-import { ITERATION_INDEX, RUN_TABLES } from "./Schema.ts"
+import { ITERATION_INDEX } from "./Schema.ts"
 
 /** What may not be kept is taken out before anything is stored; it gets a copy. */
 export type Redact = (payload: Payload) => Payload
@@ -111,12 +111,6 @@ export const interruptedRuns = (
     )
     .filter((row) => includeOwned || !ownership.isDriven(row["run_id"] as string, row["owner"] as string | null))
     .map((row) => row["run_id"] as string)
-
-export const deleteRun = (database: Database, ownership: Ownership, runId: string): void =>
-  database.transaction(() => {
-    ownership.refuseDriven(runId)
-    for (const table of RUN_TABLES) database.write(`DELETE FROM ${table} WHERE run_id = ?`, runId)
-  })
 
 const UPSERT =
   "INSERT INTO journal (run_id, seq, kind, payload, created_at) VALUES (?, ?, ?, ?, ?) " +

@@ -1,6 +1,6 @@
 /** Tool calls whose outcome is not known, and questions, and how both are settled: run-journal.md, sections 3 and 4. */
 import { addAttempt, readAttempts, readLastSeq, wentOn } from "./Attempts.ts"
-import type { Database } from "./Database.ts"
+import type { Database, Row } from "./Database.ts"
 import { conflict, invalid, RunNotFound } from "./Errors.ts"
 import { KIND_APPROVAL, KIND_TOOL_CALL, KIND_TOOL_RESULT, now } from "./Events.ts"
 import { decode, encode, type Payload, same, type Value } from "./Payload.ts"
@@ -31,33 +31,41 @@ export interface PendingApproval {
 /** What became of a step: its result, or that it did not happen and may run. */
 export type Settlement = { readonly result: unknown } | { readonly absent: true }
 
+/** The calls of a run that have no outcome and that nobody has settled. */
+export const openCalls = (database: Database, runId: string): ReadonlyArray<Row> => {
+  const calls = database.read(
+    "SELECT call.seq AS seq, CAST(call.payload AS BLOB) AS payload, call.created_at AS created_at FROM journal AS call " +
+      "WHERE call.run_id = ? AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal WHERE run_id = call.run_id " +
+      "AND seq = call.seq AND kind = 'tool_result') ORDER BY call.seq",
+    runId
+  )
+  if (calls.length === 0) return []
+  const attempts = readAttempts(database, runId)
+  const lastSeq = readLastSeq(database, runId)
+  return calls.filter((row) => {
+    const attempt = attempts.get(row["seq"] as number)
+    return attempt?.state !== "absent" && !wentOn(attempt, lastSeq)
+  })
+}
+
 export const uncertain = (database: Database, runId: string): ReadonlyArray<UncertainStep> =>
   database.snapshot(() => {
-    const calls = database.read(
-      "SELECT call.seq AS seq, CAST(call.payload AS BLOB) AS payload, call.created_at AS created_at FROM journal AS call " +
-        "WHERE call.run_id = ? AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal WHERE run_id = call.run_id " +
-        "AND seq = call.seq AND kind = 'tool_result') ORDER BY call.seq",
-      runId
-    )
+    const calls = openCalls(database, runId)
     const attempts = readAttempts(database, runId)
-    const lastSeq = readLastSeq(database, runId)
-    return calls.flatMap((row) => {
+    return calls.map((row) => {
       const seq = row["seq"] as number
       const attempt = attempts.get(seq)
-      if (attempt?.state === "absent" || wentOn(attempt, lastSeq)) return []
       const call = decodeRow(runId, { seq, kind: KIND_TOOL_CALL, payload: row["payload"] as Uint8Array })
-      return [
-        {
-          runId,
-          seq,
-          tool: String(call["name"] ?? ""),
-          args: call["args"] ?? null,
-          idempotencyKey: String(call["idempotency_key"] ?? ""),
-          createdAt: row["created_at"] as number,
-          errorType: attempt?.errorType ?? null,
-          message: attempt?.message ?? null
-        }
-      ]
+      return {
+        runId,
+        seq,
+        tool: String(call["name"] ?? ""),
+        args: call["args"] ?? null,
+        idempotencyKey: String(call["idempotency_key"] ?? ""),
+        createdAt: row["created_at"] as number,
+        errorType: attempt?.errorType ?? null,
+        message: attempt?.message ?? null
+      }
     })
   })
 

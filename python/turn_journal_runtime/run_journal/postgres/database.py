@@ -24,6 +24,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from ...errors import InvalidJournalError, JournalStoreError, StoreUnavailableError
 from ...settings import Settings, current
 from ..database import check_durability
+from ..schema import RUN_TABLES
 from .faults import Outcome, is_lost, is_passing, typed_error
 from .migration import refuse_other_version
 from .session import OPTIONS, Cursor, Session, connect, milliseconds, prepare, translated
@@ -247,6 +248,15 @@ class Database:
                 if error.kind == "store_outcome_unknown" or pause.is_over:
                     raise
             pause.wait()
+
+    # Space
+
+    def empty_log(self) -> None:
+        """The server's log is the server's."""
+
+    def vacuum(self) -> None:
+        """Has the server make the space of deleted rows free for others."""
+        self.write(f"VACUUM {', '.join(RUN_TABLES)}", ())
 
     # Connections
 
