@@ -129,6 +129,29 @@ class Database:
             except sqlite3.Error as error:
                 raise typed_error(error, str(target)) from error
 
+    def empty_log(self) -> None:
+        """Puts what was written into the file, so that what was deleted is in the log no more; waits for nobody."""
+        with self._lock:
+            cursor = self._cursor or self._open()
+            patience = self.settings["busy_timeout"]
+            try:
+                # What was deleted is deleted, whatever becomes of this.
+                with suppress(sqlite3.Error):
+                    cursor.execute("PRAGMA busy_timeout = 0")
+                    cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {patience}")
+
+    def vacuum(self) -> None:
+        """Writes the file anew, without what was deleted.
+
+        Raises:
+            JournalStoreError: Somebody else keeps it locked, or there is no space for it.
+        """
+        with self._lock:
+            self.write("VACUUM", ())
+            self.empty_log()
+
     def close(self) -> None:
         """Closes the connection; again is harmless."""
         with self._lock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..address import absolute, is_database
 from ..errors import InvalidJournalError
-from . import approvals, batch, lineage, record, runs, sleeps, steps, transfer
+from . import approvals, batch, lineage, record, retention, runs, sleeps, steps, transfer
 from .batch import APPEND, MAX_SEQ
 from .connection import MEMORY, Durability
 from .database import Database
@@ -21,7 +21,6 @@ from .filesystem import default_path
 from .ownership import Ownership
 from .payload import decode, encode
 from .runs import OPEN_RUN, SET_CHECKPOINT
-from .schema import RUN_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -164,8 +163,39 @@ class RunJournal:
         """
         with self._database.transaction() as cursor:
             self._ownership.refuse_driven(cursor, run_id)
-            for table in RUN_TABLES:
-                cursor.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of ours
+            retention.delete_rows(cursor, run_id)
+        self._database.empty_log()
+
+    def prune(self, older_than: float, *, keep: int | None = None, dry_run: bool = False) -> list[str]:
+        """Removes the runs that ended so long ago, each whole; their ids, oldest first.
+
+        A run stays that may still be needed: one that goes on, one with an effect whose outcome is not known, one
+        inside of an open tool call, and one of a turn, which `prune_turn_journals` removes when its turn is over.
+
+        Args:
+            older_than: Seconds since a run ended.
+            keep: How many of those that ended stay, the latest ones.
+            dry_run: Only say what would be removed.
+
+        Raises:
+            InvalidJournalError: An age or a number that is none; nothing was changed.
+
+        Specified in run-journal.md, section 1.
+        """
+        found, before = retention.prunable(self._database, older_than, keep)
+        gone = retention.remove_all(self, found, ended_before=before, dry_run=dry_run)
+        return [run_id for run_id in found if gone[run_id]]
+
+    def vacuum(self) -> None:
+        """Gives the space of what was deleted back, and leaves no trace of it in the file.
+
+        The file is written anew, for which others who write have to wait. A database is asked for its own `VACUUM`,
+        which makes the space free for other rows; it does that by itself as well.
+
+        Raises:
+            JournalStoreError: Somebody else has kept the file locked, or there is no space for the copy (`store_full`).
+        """
+        self._database.vacuum()
 
     # Events
 
@@ -374,6 +404,9 @@ class RunJournal:
 
     def _put(self, run: transfer.Received, overwrite: bool) -> None:
         transfer.put(self._database, run, overwrite, self._ownership)
+
+    def _remove(self, run_ids: Sequence[str], **how: Any) -> dict[str, bool | None]:
+        return retention.remove(self._database, self._ownership, run_ids, **how)
 
     def _claim(self, driver: object, run_id: str, **wanted: Any) -> Drive:
         """Takes a run for one driver."""
