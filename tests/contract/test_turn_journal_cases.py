@@ -96,6 +96,11 @@ def run_path(case: Case, root: Path, client: RuntimeClient) -> None:
     path = root.joinpath(*PurePosixPath(case.request["path"]).parts)
     plain = journal_of("plain")
     stranger = plain | {"goal_id": "stranger", "turn_key": "stranger"}
+    if not path.name.endswith(".json"):
+        with pytest.raises(InvalidJournalError) as refused:
+            write_turn_journal(path, stranger, client=client)
+        assert (refused.value.kind, refused.value.details["field"]) == ("invalid_request", "path")
+        return
     if case.expected is None:
         write_turn_journal(path, stranger, client=client)
         return

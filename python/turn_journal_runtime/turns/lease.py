@@ -195,7 +195,7 @@ def _moment(seconds: float) -> str:
 
 
 def _lock_file(stem: Path, number: int) -> Path:
-    return Path(f"{stem}.lease-{number}.lock")
+    return Path(f"{stem}.lease-{number}")
 
 
 def _read(record: Path) -> LeaseHolder | None:

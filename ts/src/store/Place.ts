@@ -14,6 +14,9 @@ export interface Place {
   readonly address: TurnAddress | null
 }
 
+/** Ends the name of a journal, and of nothing beside it: so no two journals have a file in common. */
+const SUFFIX = ".json"
+
 /** Segments of a canonical path under its root. */
 const DEPTH = 4
 
@@ -29,7 +32,9 @@ export const withinDatabase = ({ path }: Place): string => path.slice(path.index
 /** The place that an absolute path names, or `<URL of a database>#goals/<goal>/turns/<name>.json`. */
 export const ofPath = (path: string): Result.Result<Place, InvalidJournal> => {
   if (isDatabase(path)) return ofDatabasePath(path)
-  if (!isAbsolute(path) || !isPlain(path)) return Result.fail(noPlace("path", "The path of a journal is absolute."))
+  if (!isAbsolute(path) || !isPlain(path) || !path.endsWith(SUFFIX)) {
+    return Result.fail(noPlace("path", "The path of a journal is absolute and ends in .json."))
+  }
   const whole = normalize(path)
   const segments = whole.split(sep)
   const address = addressOfPath(segments)
@@ -41,7 +46,8 @@ const ofDatabasePath = (path: string): Result.Result<Place, InvalidJournal> => {
   const end = path.indexOf(FRAGMENT)
   const root = path.slice(0, Math.max(end, 0))
   const segments = path.slice(end + 1).split("/")
-  if (end < 0 || !isPlain(path) || !isUrl(root) || segments.some((segment) => ["", ".", ".."].includes(segment))) {
+  const isOdd = segments.some((segment) => ["", ".", ".."].includes(segment)) || !path.endsWith(SUFFIX)
+  if (end < 0 || !isPlain(path) || !isUrl(root) || isOdd) {
     return Result.fail(noPlace("path", "The path of a journal in a database is <URL>#goals/<goal>/turns/<name>.json."))
   }
   return Result.succeed({ path, root, address: segments.length === DEPTH ? addressOfPath(segments) : null })
@@ -100,7 +106,10 @@ const isPlain = (path: string): boolean => path.isWellFormed() && !path.includes
 const noPlace = (field: string, message: string): InvalidJournal =>
   new InvalidJournal({ kind: "invalid_request", message, details: { field } })
 
-/** The files of a turn: the journal that others read, and what stands beside it and is ignored by them. */
+/**
+ * The files of a turn: the journal that others read, and what stands beside it and is ignored by them. A turn's name may
+ * have dots, so what each name ends in is the end of no other file's name but of those of its kind.
+ */
 export interface Files {
   readonly folder: string
   readonly snapshot: string
@@ -117,15 +126,15 @@ export interface Files {
 
 export const filesOf = ({ path }: Place): Files => {
   const folder = dirname(path)
-  const stem = join(folder, basename(path, ".json"))
+  const stem = join(folder, basename(path, SUFFIX))
   return {
     folder,
     snapshot: path,
     history: `${stem}.history.jsonl`,
     lock: `${stem}.lock`,
     lease: `${stem}.lease`,
-    leaseLock: (number) => `${stem}.lease-${number}.lock`,
+    leaseLock: (number) => `${stem}.lease-${number}`,
     snapshotDraft: `${stem}.tmp`,
-    historyDraft: `${stem}.history.tmp`
+    historyDraft: `${stem}.history.draft`
   }
 }

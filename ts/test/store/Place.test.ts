@@ -28,3 +28,26 @@ describe("the URL of a database", () => {
     })
   }
 })
+
+describe("the files of two turns", () => {
+  const KEYS = ["a", "a.history", "a.lease", "a.lease-1", "a.lock", "a.tmp", "a.history.jsonl", "a.json", "a.draft"]
+  const filesOf = (turnKey: string) => {
+    const { folder, leaseLock, ...files } = Place.filesOf(
+      Result.getOrThrow(Place.ofTurn("/root", { goalId: "goal", turnKey }))
+    )
+    return [...Object.values(files), leaseLock(1)]
+  }
+
+  it("are never the same, whatever their keys end in", () => {
+    const all = KEYS.flatMap(filesOf)
+    assert.strictEqual(new Set(all).size, all.length)
+  })
+
+  it("are never the same for journals of other paths: a name without .json is none", () => {
+    for (const path of ["/root/a", "/root/a.lock", "postgresql://host/db#a", "postgresql://host/db#goals/g/turns/t"]) {
+      assert.isTrue(Result.isFailure(Place.ofPath(path)), path)
+    }
+    assert.isNull(Result.getOrThrow(Place.ofPath("postgresql://host/db#a.json")).address)
+    assert.isNull(Result.getOrThrow(Place.ofPath("/root/a.json")).address)
+  })
+})

@@ -86,6 +86,27 @@ export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant:
         })
       )
 
+      it.effect("keeps a journal of any other path by that path alone: no list of a root has it", () =>
+        Effect.gen(function* () {
+          const { store, root } = yield* fresh
+          for (const name of ["loose.json", "goals/goal/loose.json", "goals/goal/turns/a,b.json"]) {
+            const path = pathIn(root, name)
+            const opening = plainTurn("turn-1", "in_progress", [])
+            assert.isTrue((yield* store.write({ path, journal: opening })).appended)
+            assert.isTrue(
+              (yield* store.write({ path, journal: plainTurn("turn-1", "committed", ["a", "b", "c"]) })).appended
+            )
+            assert.strictEqual((yield* store.read({ path })).seq, 2)
+            assert.lengthOf((yield* store.history({ path })).transitions, 2)
+            assert.strictEqual((yield* store.repair({ path })).repair, "nothing")
+          }
+          assert.deepStrictEqual((yield* store.list({ runtimeRoot: root })).turns, [])
+          assert.deepStrictEqual((yield* store.recoverable({ runtimeRoot: root })).turns, [])
+          assert.deepStrictEqual((yield* store.verify({ runtimeRoot: root })).turns, [])
+          assert.deepStrictEqual((yield* store.prune({ runtimeRoot: root, olderThan: 0 })).turns, [])
+        })
+      )
+
       it.effect("inspects what is stored", () =>
         Effect.gen(function* () {
           const { store, root } = yield* fresh
