@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
-from psycopg.errors import UndefinedTable
+from psycopg import IsolationLevel
+from psycopg.errors import DuplicateObject, DuplicateTable, UndefinedTable, UniqueViolation
 
 from ...errors import JournalStoreError
 from .address import Address
@@ -28,8 +29,10 @@ _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS run_migrations "
     "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
 )
-#: Two who migrate at once do it one after the other.
-_LOCK: Final = "SELECT pg_advisory_xact_lock(7024186113)"
+#: Of the table itself, its row type, or the server's own index of names: wherever another one was a moment ahead.
+_MADE_MEANWHILE: Final = (DuplicateTable, DuplicateObject, UniqueViolation)
+#: Whoever migrates at the same time waits here for the other one, and then finds the number taken.
+_CLAIM: Final = "INSERT INTO run_migrations (version, name) VALUES (?, ?) ON CONFLICT (version) DO NOTHING"
 _NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
@@ -70,18 +73,20 @@ def migrate(url: str) -> list[str]:
     made = []
     try:
         with connect(address) as session:
+            try:
+                session.execute(_TABLE)
+            except _MADE_MEANWHILE:
+                session.execute(_TABLE)
+            version = _version(session)
+            _refuse_newer(version, address.shown)
+            session.isolation_level = IsolationLevel.READ_COMMITTED
             for migration in _migrations():
+                if version >= migration.version:
+                    continue
                 with session.transaction():
-                    session.execute(_LOCK)
-                    session.execute(_TABLE)
-                    version = _version(session)
-                    _refuse_newer(version, address.shown)
-                    if version >= migration.version:
+                    if session.execute(_CLAIM, (migration.version, migration.name)).rowcount == 0:
                         continue
                     session.execute(migration.sql)
-                    session.execute(
-                        "INSERT INTO run_migrations (version, name) VALUES (?, ?)", (migration.version, migration.name)
-                    )
                 made.append(f"{migration.version:04}_{migration.name}")
     except psycopg.Error as error:
         raise typed_error(error, address.shown) from error
