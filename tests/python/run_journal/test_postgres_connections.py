@@ -106,6 +106,7 @@ def _failing() -> None:
 
 
 def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, proxy: Proxy, moment: Moment) -> None:
+    journal.open_run("closed")
     journal.open_run("r")
     journal.append(JournalEvent("r", 0, KIND_APPROVAL, {"question": "Pay?", "binds": None}))
     journal.append(JournalEvent("r", 1, KIND_TOOL_CALL, {"name": "t", "args": {}, "idempotency_key": "k"}))
@@ -117,6 +118,8 @@ def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, pr
         lambda: journal.import_run(lines, overwrite=True),
         lambda: journal.delete_run("r"),
         lambda: journal.import_run(lines),
+        lambda: journal.close_run("closed"),
+        _expecting(["closed"], lambda: journal.prune(0)),
     )
     for number, step in enumerate(steps):
         proxy.cut(moment, b"COMMIT\0")
@@ -126,6 +129,13 @@ def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, pr
     assert len(journal.events("forked")) == 1
     with pytest.raises(JournalConflictError):
         journal.fork("r", "forked", upto=0)
+
+
+def _expecting(answer: object, step: Callable[[], object]) -> Callable[[], None]:
+    def expect() -> None:
+        assert step() == answer
+
+    return expect
 
 
 def test_a_claim_whose_commit_is_lost_is_counted_once(journal: RunJournal, proxy: Proxy, moment: Moment) -> None:
