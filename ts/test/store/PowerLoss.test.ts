@@ -91,6 +91,20 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
       yield* aProcess(power, [0])
       yield* aProcess(power, [1])
     }),
+  "a journal of another program, which made nothing durable, and one that replays": (power) =>
+    Effect.gen(function* () {
+      const path = pathOf(power.root, TURN.turnKey)
+      const disk = power.over(nodeDisk)
+      power.note("begin", operationId(journal(0)))
+      const turns = dirname(path)
+      for (const made of [dirname(dirname(turns)), dirname(turns), turns]) disk.makeFolder("folder.make", made)
+      const fd = disk.open("snapshot.create", `${path}.new`, constants.O_RDWR | constants.O_CREAT)
+      disk.write("snapshot.write", fd, Buffer.from(JSON.stringify(journal(0))), 0)
+      yield* disk.sync("commit.sync", [fd])
+      yield* disk.rename("snapshot.rename", `${path}.new`, path)
+      closeSync(fd)
+      yield* aProcess(power, [0])
+    }),
   "a journal of another program, adopted": (power) =>
     Effect.gen(function* () {
       const path = pathOf(power.root, TURN.turnKey)
