@@ -18,6 +18,11 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+try:
+    import agents  # noqa: F401
+except ModuleNotFoundError as error:
+    error.add_note("Install it with: pip install 'turn-journal-runtime[openai-agents]'")
+    raise
 from agents import (
     FunctionTool,
     Model,

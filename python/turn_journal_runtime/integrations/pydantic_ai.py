@@ -11,6 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+try:
+    import pydantic_ai  # noqa: F401
+except ModuleNotFoundError as error:
+    error.add_note("Install it with: pip install 'turn-journal-runtime[pydantic-ai]'")
+    raise
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidJournalError, JournalConflictError, RunNotFoundError
 from .faults import decode_row
 from .payload import decode, encode, same
+from .steps import must_be_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,8 +58,10 @@ def approve(
             (run_id, seq),
         ).fetchone()
         if row is None:
+            must_be_recorded(cursor, run_id)
             raise RunNotFoundError(
-                f"Run {run_id!r} has asked nothing at step {seq}; `pending_approvals` lists what waits.",
+                f"Run {run_id!r} has asked nothing at step {seq}; `turn-journal run show` and "
+                "`RunJournal.pending_approvals` list what waits.",
                 details={"run_id": run_id, "seq": seq},
             )
         asked = decode_row(run_id, seq, "approval", row[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import sys
 import time
 from pathlib import Path
@@ -115,8 +116,20 @@ def _settings(durability: Durability) -> dict[str, int]:
 
 def _look_at(path: str) -> None:
     """Refuses what is no run journal or a newer one, through a connection that cannot write."""
+    stats = os.stat(path)
+    if not stat.S_ISREG(stats.st_mode):
+        # SQLite says "disk I/O error" of both.
+        is_folder = stat.S_ISDIR(stats.st_mode)
+        what = (
+            f"a folder: name a file in it, as {Path(path, 'runs.db')}"
+            if is_folder
+            else "no plain file: name another one"
+        )
+        raise JournalStoreError(
+            f"A run journal is a file, and {path} is {what}.", kind="store_unsafe_path", details={"path": path}
+        )
     # SQLite takes a file that ends before its first page for a new one.
-    if 0 < os.stat(path).st_size < _SMALLEST_PAGE:
+    if 0 < stats.st_size < _SMALLEST_PAGE:
         raise sqlite3.DatabaseError("file is not a database")
     try:
         version, columns = _read_schema(path, "ro")

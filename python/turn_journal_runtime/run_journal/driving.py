@@ -54,6 +54,12 @@ class Driving:
         take_over: bool = False,
         checkpoints: Checkpoints | None = None,
     ) -> None:
+        if not hasattr(journal, "_claim"):
+            raise InvalidJournalError(
+                f"A run is driven in a RunJournal, not in a {type(journal).__name__}: "
+                "with RunJournal(path) as journal, DurableRun(journal, run_id) as run.",
+                kind="invalid_request",
+            )
         self._journal = journal
         self._run_id = run_id
         self._claim = partial(

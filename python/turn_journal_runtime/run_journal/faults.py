@@ -20,7 +20,10 @@ def check_run_id(run_id: object) -> None:
 
 def unknown_run(run_id: str) -> RunNotFoundError:
     """The error for a run that is not there."""
-    return RunNotFoundError(f"No run {run_id!r} is recorded; open it first.", details={"run_id": run_id})
+    return RunNotFoundError(
+        f"There is no run {run_id!r} in this journal: `turn-journal runs` lists those that are, `open_run` begins one.",
+        details={"run_id": run_id},
+    )
 
 
 def decode_row(run_id: str, seq: int, kind: str, stored: bytes) -> dict[str, Any]:

@@ -7,7 +7,9 @@ run-journal.md, section 4.
 
 from __future__ import annotations
 
+import os
 import random
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -160,7 +162,7 @@ class DurableSteps(Driving):
                 yield Write(drive.insert, seq, KIND_TOOL_RESULT, text)
                 return value["result"]
             if not isinstance(answer, Absent):
-                raise self._halt(_uncertain(self._run_id, seq, name, key, attempt))
+                raise self._halt(_uncertain(self._run_id, seq, name, key, attempt, self._typed("settle", seq)))
         return (yield from self._attempt_tool(seq, drive, key, args, fn))
 
     def _attempt_tool(self, seq: int, drive: Drive, key: str, args: Arguments, fn: Callable[..., Any]) -> Step[Any]:
@@ -242,6 +244,12 @@ class DurableSteps(Driving):
         yield Write(write, seq, KIND_MODEL_DECISION, _text(kept))
         return value["response"]
 
+    def _typed(self, command: str, seq: int) -> str:
+        """What to type to say something about a step. An address of a database may hold a password."""
+        path = self._journal.path
+        where = f" --db {shlex.quote(path)}" if os.path.isabs(path) else ""
+        return f"turn-journal {command} {shlex.quote(self._run_id)} {seq}{where}"
+
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
         if not isinstance(text, str) or not text:
             raise InvalidJournalError(f"A question is a text, not {text!r:.80}.", kind="invalid_request")
@@ -250,8 +258,8 @@ class DurableSteps(Driving):
         events = drive.record.get(seq, {})
         stored = events.get(KIND_APPROVAL)
         suspended = TurnSuspended(
-            f"Run {self._run_id!r} waits for a decision at step {seq}. Record it with `RunJournal.approve`, then drive "
-            "the run again.",
+            f"Run {self._run_id!r} waits for a decision at step {seq}. Record it with `RunJournal.approve` or "
+            f"`{self._typed('approve', seq)}`, then drive the run again.",
             details={"run_id": self._run_id, "seq": seq, "question": issued["question"], "binds": issued["binds"]},
         )
         if stored is None:
@@ -365,7 +373,7 @@ def _text(payload: Mapping[str, Any]) -> str:
     return encode(payload).decode()
 
 
-def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None) -> UncertainEffectError:
+def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None, typed: str) -> UncertainEffectError:
     known = (
         "" if attempt is None or attempt.error_type is None else f" Its last attempt ended with {attempt.error_type}."
     )
@@ -377,8 +385,8 @@ def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | No
     ]
     return UncertainEffectError(
         f"Tool {tool!r} at step {seq} of run {run_id!r} may have run: it was begun with the key {key!r}, and no "
-        f"outcome is recorded.{known} It was not run again. Find out with that key, then settle it: "
-        f"settle({run_id!r}, {seq}, result=…) when it happened, settle({run_id!r}, {seq}, absent=True) when it did "
-        "not. Or declare the tool: restart_safe=True, or a readback.",
+        f"outcome is recorded.{known} It was not run again. Find out with that key, then settle it, with "
+        f"`RunJournal.settle` or on the command line: `{typed} --result JSON` when it happened, `{typed} --absent` "
+        "when it did not. Or declare the tool: restart_safe=True, or a readback.",
         details={"run_id": run_id, "seq": seq, "tool": tool, "idempotency_key": key, "choices": choices},
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import InvalidJournalError, JournalConflictError, RunNotFoundError
 from .events import KIND_TOOL_CALL
-from .faults import decode_row
+from .faults import decode_row, unknown_run
 from .payload import decode, same
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "Unknown",
     "Unset",
     "add_attempt",
+    "must_be_recorded",
     "open_calls",
     "read_attempts",
     "read_last_seq",
@@ -187,6 +188,12 @@ def uncertain(database: Database, run_id: str) -> list[UncertainStep]:
     return found
 
 
+def must_be_recorded(cursor: sqlite3.Cursor, run_id: str) -> None:
+    """Raises `RunNotFoundError` when there is no such run."""
+    if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
+        raise unknown_run(run_id)
+
+
 def settle(
     database: Database,
     stored: Callable[[Mapping[str, Any]], str],
@@ -210,8 +217,10 @@ def settle(
             ).fetchall()
         )
         if "tool_call" not in rows:
+            must_be_recorded(cursor, run_id)
             raise RunNotFoundError(
-                f"Run {run_id!r} has no tool call at step {seq}; `uncertain` lists those that can be settled.",
+                f"Run {run_id!r} has no tool call at step {seq}; `turn-journal run show` and `RunJournal.uncertain` "
+                "list those that can be settled.",
                 details={"run_id": run_id, "seq": seq},
             )
         recorded = rows.get("tool_result")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from turn_journal_runtime import CallableHost, run_turn
-from turn_journal_runtime.errors import TurnSuspended, UncertainEffectError
+from turn_journal_runtime.errors import RunNotFoundError, TurnSuspended, UncertainEffectError
 from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
 
 if TYPE_CHECKING:
@@ -87,6 +89,32 @@ def test_a_settled_step_is_not_run_again(command: Command, db: Path) -> None:
         with pytest.raises(TurnSuspended):
             _pay(DurableRun(journal, "died"), paid)
     assert paid == []
+
+
+def test_what_a_drive_that_stops_says_to_type_can_be_typed(command: Command, tmp_path: Path) -> None:
+    db = tmp_path / "my runs.db"
+    with RunJournal(db) as journal:
+        journal.open_run("trip one")
+        call = {"name": "pay", "args": {"amount": 5}, "idempotency_key": "trip one:0:pay"}
+        journal.append(JournalEvent("trip one", 0, "tool_call", call))
+        for stopped, more in ((UncertainEffectError, ["--result", "5"]), (TurnSuspended, ["--by", "ada"])):
+            with pytest.raises(stopped) as raised:
+                _pay(DurableRun(journal, "trip one"), [])
+            (typed, *_) = re.findall(r"`turn-journal ([^`]+?)(?: --result JSON)?`", str(raised.value))
+            assert command(*shlex.split(typed), *more).code == 0
+        assert _pay(DurableRun(journal, "trip one"), []) == 1
+    with RunJournal(":memory:") as journal, pytest.raises(TurnSuspended) as raised:
+        _pay(DurableRun(journal, "r"), [])
+    assert "--db" not in str(raised.value)
+
+
+def test_a_run_that_is_not_there_is_told_from_a_step_that_is_not(db: Path) -> None:
+    with RunJournal(db) as journal:
+        for run, told in (("nobody", "There is no run 'nobody'"), ("died", "step 9; `turn-journal run show`")):
+            with pytest.raises(RunNotFoundError, match=told):
+                journal.settle(run, 9, absent=True)
+            with pytest.raises(RunNotFoundError, match=told):
+                journal.approve(run, 9, True, by="ada")
 
 
 def test_settling_otherwise_is_refused_and_changes_nothing(command: Command, db: Path) -> None:

@@ -56,6 +56,23 @@ def test_the_default_place_is_under_the_home(monkeypatch: pytest.MonkeyPatch, tm
     assert filesystem.default_path().parts[-2:] == ("runs", "journal.db")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="has no /dev/null")
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    for place, what in (
+        (tmp_path, rf"is a folder: name a file in it, as {tmp_path}/runs\.db"),
+        ("/dev/null", "no plain file"),
+    ):
+        with pytest.raises(JournalStoreError, match=what) as raised:
+            RunJournal(place)
+        assert (raised.value.kind, raised.value.details) == ("store_unsafe_path", {"path": str(place)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_driven_in_a_journal_and_not_in_its_path() -> None:
+    with pytest.raises(InvalidJournalError, match=r"in a RunJournal, not in a str: with RunJournal\(path\)"):
+        DurableRun("runs.db", "r")  # type: ignore[arg-type]
+
+
 def test_a_relative_path_stays_where_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()

@@ -6,7 +6,7 @@
  * one is a transaction that starts as a writer. run-journal.md, sections 1 and 5.
  */
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs"
-import { dirname, resolve } from "node:path"
+import { dirname, join, resolve } from "node:path"
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite"
 import { InvalidJournal, JournalCorrupt, StoreFailure } from "../contract/Errors.ts"
 import { networkFileSystem } from "../platform/FileSystemKind.ts"
@@ -58,8 +58,8 @@ const MISMATCH = 20
 const NOTADB = 26
 const REFUSED = new Set([3, READONLY, 10, 14])
 
-/** What Python takes for a database: as a file it would be a folder called `postgresql:`, and hold the password. */
-const DATABASE_URL = /^postgres(ql)?:\/\//
+/** Any URL, also with one slash: as a file it would be a folder called `postgresql:`, and hold the password. */
+const URL_OF_SOMETHING = /^[A-Za-z][A-Za-z0-9+.-]+:\//
 
 export const open = (path: string, durability: Durability): Database => {
   const place = path === MEMORY ? path : resolve(path)
@@ -71,7 +71,7 @@ export const open = (path: string, durability: Durability): Database => {
         details: {}
       })
     }
-    if (DATABASE_URL.test(path)) {
+    if (URL_OF_SOMETHING.test(path)) {
       throw new InvalidJournal({
         kind: "invalid_request",
         message: "This run journal is a file: name one. Runs in a database are driven from Python.",
@@ -261,8 +261,20 @@ const nearestFolder = (folder: string): string => (existsSync(folder) ? folder :
 
 /** Refuses what is no run journal or a newer one, through a connection that cannot write. */
 const lookAt = (path: string): void => {
+  const stats = statSync(path)
+  if (!stats.isFile()) {
+    // SQLite says "disk I/O error" of both.
+    const what = stats.isDirectory()
+      ? `a folder: name a file in it, as ${join(path, "runs.db")}`
+      : "no plain file: name another one"
+    throw new StoreFailure({
+      kind: "store_unsafe_path",
+      message: `A run journal is a file, and ${path} is ${what}.`,
+      details: { path }
+    })
+  }
+  const { size } = stats
   // SQLite takes a file that ends before its first page for a new one.
-  const { size } = statSync(path)
   if (size > 0 && size < SMALLEST_PAGE) throw damaged(path, "file is not a database")
   const { version, columns } = readSchema(path)
   if (version > SCHEMA_VERSION) {

@@ -32,11 +32,29 @@ describe("files", () => {
 
   it.effect("a path that is a database's is refused, and makes no folder of that name", () =>
     Effect.gen(function* () {
-      for (const path of ["postgresql://user:secret@127.0.0.1/runs", "postgres://127.0.0.1/runs"]) {
+      for (const path of [
+        "postgresql://user:secret@127.0.0.1/runs",
+        "postgres://127.0.0.1/runs",
+        "sqlite:///runs.db"
+      ]) {
         const error = yield* Effect.flip(Effect.scoped(make({ path })))
         assert.deepInclude(error, { _tag: "InvalidJournal", kind: "invalid_request" })
         assert.notInclude(error.message, "secret")
         assert.isFalse(existsSync("postgresql:") || existsSync("postgres:"))
+      }
+    })
+  )
+
+  it.effect("what is no file is named, and not taken for a fault of the disk", () =>
+    Effect.gen(function* () {
+      const folder = tmpdir()
+      for (const [path, what] of [
+        [folder, `is a folder: name a file in it, as ${join(folder, "runs.db")}`],
+        ["/dev/null", "is no plain file"]
+      ] as const) {
+        const error = yield* Effect.flip(Effect.scoped(make({ path })))
+        assert.deepInclude(error, { kind: "store_unsafe_path", details: { path } })
+        assert.include(error.message, what)
       }
     })
   )
