@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from .. import documents
 from ..run_journal.approvals import PendingApproval
+from ..run_journal.sleeps import PendingSleep
 from ..run_journal.steps import UncertainStep
 
 #: Where a schema says that a document is one of the core's.
@@ -141,7 +142,7 @@ class CopyOutcome(TypedDict):
 
 
 class ListedRun(TypedDict):
-    """A run in a list, and what it waits for: somebody's decision, or what became of a tool call."""
+    """A run in a list, what it waits for (somebody's decision, or what became of a call), and until when it sleeps."""
 
     run_id: str
     agent: str
@@ -152,6 +153,7 @@ class ListedRun(TypedDict):
     events: int
     interrupted: bool
     waits_for: list[Literal["decision", "outcome"]]
+    due_at: float | None
 
 
 class RunEvent(TypedDict):
@@ -164,7 +166,7 @@ class RunEvent(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """One run, and what waits for a person."""
+    """One run, what waits for a person, and what for its time."""
 
     run_id: str
     agent: str
@@ -179,6 +181,7 @@ class RunRecord(TypedDict):
     events: list[RunEvent]
     uncertain: list[UncertainStep]
     pending_approvals: list[PendingApproval]
+    pending_sleeps: list[PendingSleep]
 
 
 class Settled(TypedDict):

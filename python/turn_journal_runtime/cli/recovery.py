@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from ..bridge import default_client
-from ..errors import TurnJournalError
+from ..errors import TurnJournalError, TurnSuspended
 from ..flow import answered
 from ..journal import inspect_turn_journal, load_turn_journal, turn_journal_path
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE
@@ -192,6 +192,8 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
     with err().status(f"Driving {turn.goal_id}/{short_key(turn.turn_key)} …"):
         try:
             result = answered(drive(turn))
+        except TurnSuspended as error:
+            return f"waits: {error.message}"
         except TurnJournalError as error:
             return f"failed: {error.kind}: {error.message}"
         # The entry point is the caller's, and the other turns are to go on, also after one that exits.

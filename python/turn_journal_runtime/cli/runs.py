@@ -14,9 +14,10 @@ import typer
 
 from ..address import is_database
 from ..errors import JournalNotFoundError, RunNotFoundError
-from ..run_journal import RunJournal
+from ..run_journal import KIND_TOOL_RESULT, RunJournal
 from ..run_journal.filesystem import default_path
 from ..run_journal.listing import list_runs
+from ..run_journal.sleeps import until_of
 from ..turns.folder_root import run_journal_path
 from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
@@ -57,8 +58,10 @@ def runs(
     """The recorded runs of agent loops: which nobody drives any more, and which wait for somebody's word."""
     with open_journal(db, root) as journal:
         asked = {question.run_id for question in journal.pending_approvals()}
+        # Of several sleeps of a run the first one to end.
+        due = {sleep.run_id: sleep.until for sleep in sorted(journal.pending_sleeps(), key=lambda one: -one.until)}
         found = [
-            _listed(run, journal, asked)
+            _listed(run, journal, asked, due.get(run.run_id))
             for run in list_runs(journal)
             if run.interrupted or not (interrupted or waiting)
         ]
@@ -68,7 +71,7 @@ def runs(
         (
             short_run(run["run_id"]),
             "interrupted" if run["interrupted"] else run["status"],
-            ", ".join(run["waits_for"]),
+            ", ".join([*run["waits_for"], *([] if run["due_at"] is None else [moment(run["due_at"])])]),
             str(run["events"]),
             moment(run["updated_at"]),
             run["agent"],
@@ -82,14 +85,14 @@ def runs(
     return Report(found, blocks)
 
 
-def _listed(run: RunSummary, journal: RunJournal, asked: set[str]) -> ListedRun:
+def _listed(run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None) -> ListedRun:
     """A run as it is listed; one that somebody drives asks nobody yet."""
     waits_for: list[Literal["decision", "outcome"]] = []
     if run.interrupted and run.run_id in asked:
         waits_for.append("decision")
     if run.interrupted and journal.uncertain(run.run_id):
         waits_for.append("outcome")
-    return {**asdict(run), "waits_for": waits_for}  # type: ignore[typeddict-item]
+    return {**asdict(run), "waits_for": waits_for, "due_at": due_at}  # type: ignore[typeddict-item]
 
 
 @answering
@@ -103,6 +106,7 @@ def show(
         events = journal.events(run_id)
         uncertain = journal.uncertain(run_id)
         waiting = journal.pending_approvals(run_id)
+        asleep = journal.pending_sleeps(run_id)
         interrupted = run_id in journal.interrupted_runs()
     document = {
         **asdict(meta),
@@ -113,6 +117,7 @@ def show(
         ],
         "uncertain": [asdict(step) for step in uncertain],
         "pending_approvals": [asdict(question) for question in waiting],
+        "pending_sleeps": [asdict(sleep) for sleep in asleep],
     }
     # What a person has to type, as it can be typed; an address of a database may hold a password.
     named, where = short_run(run_id), _typed("--db", db) or _typed("--root", root)
@@ -124,6 +129,8 @@ def show(
             status = "interrupted: an outcome is not known"
         elif waiting:
             status = "waits for a decision"
+        elif asleep:
+            status = f"sleeps until {moment(min(sleep.until for sleep in asleep))}"
     blocks: list[Block] = [
         Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
         Line(f"agent {meta.agent or '–'} · task {meta.task or '–'} · updated {moment(meta.updated_at)}", "dim"),
@@ -278,6 +285,9 @@ def _step(event: JournalEvent) -> tuple[str, str]:
     """What an event is called, and its content, short."""
     payload: dict[str, Any] = event.payload
     name = str(payload.get("name", payload.get("question", payload.get("index", ""))))
+    until = until_of(payload) if event.kind == KIND_TOOL_RESULT else None
+    if until is not None:
+        return name, f"until {moment(until)}"
     content = next((payload[key] for key in ("args", "result", "response", "decision") if key in payload), "")
     text = "" if content == "" else _short(content)
     return name, text

@@ -70,7 +70,8 @@ def pending(database: Database, run_id: str | None) -> list[PendingSleep]:
 
 def until_of(payload: dict[str, Any]) -> float | None:
     """Until when a step sleeps; None when it is no sleep."""
-    return _number(payload.get("result")) if payload.get("name") in (SLEEP, SLEEP_UNTIL) else None
+    until = _number(payload.get("result")) if payload.get("name") in (SLEEP, SLEEP_UNTIL) else None
+    return until if until is not None and 0 <= until <= _LAST else None
 
 
 class Sleeping(DurableSteps):

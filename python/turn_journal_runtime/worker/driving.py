@@ -39,7 +39,7 @@ __all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of"]
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
 
 #: What happens to a turn in a worker.
-Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "lost", "released", "left"]
+Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "sleeps", "lost", "released", "left"]
 
 #: Seconds after which a turn that did not get on is looked at again; each time in a row it is twice as long.
 FIRST_WAIT: Final = 10.0
@@ -107,6 +107,8 @@ def _outcome_of_error(error: Exception, later: float) -> Outcome:
             return Outcome("waits", error.message, error.details.get("until") or later)
         case TurnRecoveryBlockedError():
             return Outcome("blocked", error.message, later)
+        case TurnSuspended(details={"due_at": float() | int() as due_at}):
+            return Outcome("sleeps", error.message, due_at)
         case TurnSuspended() | UncertainEffectError():
             return Outcome("waits", f"{error.kind}: {error.message}", later)
         case JournalConflictError(kind="turn_lease_lost"):

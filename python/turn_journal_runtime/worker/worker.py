@@ -316,7 +316,8 @@ class _Worker:
             elif due is not None:
                 outcome = await self._driven(due, job)
                 if outcome.again_at is not None:
-                    await self._look_again(job._replace(again=job.again + 1), outcome.again_at)
+                    again = 0 if outcome.event == "sleeps" else job.again + 1
+                    await self._look_again(job._replace(again=again), outcome.again_at)
         except asyncio.CancelledError:
             if self._is_async:
                 self._tell(job, Outcome("released", "it was not over in time, and is free"))

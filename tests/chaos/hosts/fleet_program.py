@@ -50,6 +50,18 @@ async def wait_async(due: DueTurn) -> TurnResult:
     return await aio.run_turn(due.runtime_root, **{**_parts(due), "host": CallableHost(loop_for_ever)})
 
 
+def nap(due: DueTurn) -> TurnResult:
+    """One whose host sleeps in between, in no process."""
+
+    def sleeper(turn: Any) -> dict[str, Any]:
+        for number in range(TOOLS):
+            turn.tool("add", {"number": number}, add)
+            turn.sleep(2, suspend=True)
+        return {"result_kind": "validated_progress"}
+
+    return run_turn(due.runtime_root, **{**_parts(due), "host": CallableHost(sleeper)})
+
+
 def die_once(due: DueTurn) -> TurnResult:
     """One that takes its worker along, the first time."""
     try:

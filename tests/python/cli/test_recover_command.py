@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.python.turns.world import KilledError, ScriptedHost, Turn, rate_limited, with_session
 
-from turn_journal_runtime import run_turn
+from turn_journal_runtime import CallableHost, TurnContext, run_turn
 from turn_journal_runtime.turns.lease import acquire_lease
 
 if TYPE_CHECKING:
@@ -66,6 +66,25 @@ def fail(due: DueTurn) -> Any:
     """An entry point whose host has a fault in it."""
     faulty = ScriptedHost(KeyError("nope"))
     return run_turn(due.runtime_root, **due.names, retry_failed=due.retry_failed, host=faulty)
+
+
+def doze(due: DueTurn) -> Any:
+    """An entry point whose host sleeps in no process."""
+
+    def sleeper(turn: TurnContext) -> dict[str, Any]:
+        turn.sleep_until(32503680000, suspend=True)
+        return {}
+
+    return run_turn(due.runtime_root, **due.names, host=CallableHost(sleeper))
+
+
+def test_a_turn_that_sleeps_has_not_failed(command: Command, turn: Turn, tmp_path: Path) -> None:
+    turn.kill(ScriptedHost(KilledError()))
+    for _ in range(2):
+        again = command("recover", "-r", tmp_path, "--yes", "-f", "json", "--entry", f"{__name__}:doze")
+        assert again.code == 0
+        assert again.json[0]["outcome"].startswith("waits: Run ")
+        assert "until 3000-01-01 00:00:00 UTC" in again.json[0]["outcome"]
 
 
 def test_a_turn_that_fails_when_it_is_driven_says_of_what(command: Command, turn: Turn, tmp_path: Path) -> None:

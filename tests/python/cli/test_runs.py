@@ -68,6 +68,21 @@ def test_run_show_says_first_what_waits_for_a_person(command: Command, db: Path)
     assert "died:0:pay" in shown
 
 
+def test_until_when_a_run_sleeps(command: Command, tmp_path: Path) -> None:
+    db = tmp_path / "runs.db"
+    with RunJournal(db) as journal, DurableRun(journal, "r") as run, pytest.raises(TurnSuspended):
+        run.sleep_until(32503680000, suspend=True)
+    (listed,) = command("runs", "--db", db, "--interrupted", "-f", "json").json
+    assert (listed["waits_for"], listed["due_at"]) == ([], 32503680000)
+    assert "3000-01-01 00:00:00" in command("runs", "--db", db).out
+    assert command("runs", "--db", db, "--waiting", "-f", "json").json == []
+    shown = command("run", "show", "r", "--db", db).out
+    assert "r · sleeps until 3000-01-01 00:00:00" in shown
+    assert "sleep_until  until 3000-01-01 00:00:00" in shown
+    sleeps = command("run", "show", "r", "--db", db, "-f", "json").json["pending_sleeps"]
+    assert sleeps == [{"run_id": "r", "seq": 0, "until": 32503680000}]
+
+
 def test_a_run_goes_on_after_settle_and_approve(command: Command, tmp_path: Path) -> None:
     db, paid = tmp_path / "runs.db", list[int]()
     with RunJournal(db) as journal:

@@ -26,6 +26,7 @@ from turn_journal_runtime.run_journal import (
     KIND_TOOL_RESULT,
     AsyncDurableRun,
     DurableRun,
+    JournalEvent,
     PendingSleep,
     RunJournal,
     sleeps,
@@ -386,6 +387,13 @@ def test_what_is_called_sleep_and_is_none_is_not_listed(form: Form, journal: Run
     interrupt(form, journal, "r", lambda run: run.tool("t", {}, lambda: {"name": "sleep", "result": 1e10}))
     interrupt(form, journal, "r", lambda run: run.tool("t", {}, Tool()))
     assert journal.pending_sleeps() == []
+
+
+@pytest.mark.parametrize("result", [None, "soon", True, -1, 1e300, 1e10])
+def test_a_sleep_that_another_program_has_noted_is_listed_when_it_has_a_time(journal: RunJournal, result: Any) -> None:
+    journal.open_run("r")
+    journal.append(JournalEvent("r", 0, KIND_TOOL_RESULT, {"name": "sleep", "result": result}))
+    assert [sleep.until for sleep in journal.pending_sleeps()] == ([1e10] if result == 1e10 else [])
 
 
 def test_a_rehearsal_waits_for_nothing(journal: RunJournal, clocks: Clocks) -> None:

@@ -17,6 +17,7 @@ from procrastinate import App
 from procrastinate.exceptions import ConnectorException
 from procrastinate.testing import InMemoryConnector
 
+from turn_journal_runtime.errors import TurnSuspended
 from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.worker.aio import defer_turn
@@ -51,6 +52,14 @@ def test_an_entry_that_ends_itself_has_failed_and_waits(entry: Callable[[DueTurn
     assert outcome.event == "failed"
     assert outcome.again_at is not None
     assert outcome.again_at > time.time() + 5
+
+
+@pytest.mark.parametrize("due_at", [2e9, 2_000_000_000])
+def test_a_turn_that_sleeps_comes_back_when_it_is_time(due_at: float) -> None:
+    def asleep(_: DueTurn) -> None:
+        raise TurnSuspended("it sleeps", details={"run_id": "r", "seq": 0, "due_at": due_at})
+
+    assert asyncio.run(outcome_of(asleep, DUE, JOB._replace(again=5))) == ("sleeps", "it sleeps", due_at)
 
 
 def test_a_drive_that_the_worker_cancels_is_cancelled() -> None:

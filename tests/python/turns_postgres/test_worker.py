@@ -221,6 +221,21 @@ def test_a_turn_that_does_not_get_on_is_looked_at_less_and_less_and_stops_no_oth
     assert other.stop()[0] == 0
 
 
+def test_a_turn_that_sleeps_takes_no_worker_and_comes_back(fleet: Fleet, hire: Any, eventually: Eventually) -> None:
+    for number in range(3):
+        fleet.defer(f"todo-{number}")
+    begun = time.monotonic()
+    worker = hire("worker", entry="nap")  # one turn at a time
+    eventually(lambda: fleet.committed() == 3, 90)
+    assert time.monotonic() - begun > 6
+    code, answer = worker.stop()
+    events = json.loads(answer)["events"]
+    assert (code, events["done"], events.keys() - {"done", "sleeps"}) == (0, 3, set())
+    # Each sleep was found to be one, whoever looked how often.
+    assert events["sleeps"] >= 9
+    fleet.assert_each_effect_happened_once(3)
+
+
 def test_a_server_that_is_gone_for_a_while_costs_no_turn(
     fleet: Fleet, hire: Any, eventually: Eventually, postgres_server: Any
 ) -> None:
