@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from .store_copy import copy_store
     from .turns import (
         DueTurn,
+        GivenUpTurn,
         HostAdapter,
         HostFailedError,
         HostRequest,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
         TurnRecoveryBlockedError,
         TurnResult,
         acknowledge_turn,
+        give_up_turn,
         recoverable_turns,
         run_turn,
     )
@@ -131,6 +133,7 @@ __all__ = [
     "DurableRun",
     "FailedTurnSessionRecoveryError",
     "GitCheckpoints",
+    "GivenUpTurn",
     "HostAdapter",
     "HostFailedError",
     "HostRequest",
@@ -182,6 +185,7 @@ __all__ = [
     "copy_store",
     "current_idempotency_key",
     "find_settlement",
+    "give_up_turn",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
     "interpret_turn_journal_projection",
@@ -243,6 +247,7 @@ _ROOM_OF: dict[str, str] = {
     "HostFailedError": "turns",
     "HostRequest": "turns",
     "DueTurn": "turns",
+    "GivenUpTurn": "turns",
     "Owed": "turns",
     "Provider": "turns",
     "RecoverableTurn": "turns",
@@ -250,6 +255,7 @@ _ROOM_OF: dict[str, str] = {
     "TurnRecoveryBlockedError": "turns",
     "TurnResult": "turns",
     "acknowledge_turn": "turns",
+    "give_up_turn": "turns",
     "recoverable_turns": "turns",
     "run_turn": "turns",
 }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from .replay_check import Loop, ReplayCheck
     from .run_journal import RunJournal
-    from .turns.aio import acknowledge_turn, recoverable_turns, run_turn
+    from .turns.aio import acknowledge_turn, give_up_turn, recoverable_turns, run_turn
 
 __all__ = [
     "UNSET",
@@ -44,6 +44,7 @@ __all__ = [
     "check_replay",
     "copy_store",
     "find_settlement",
+    "give_up_turn",
     "inspect_loopx_turn_journal",
     "inspect_turn_journal",
     "interpret_turn_journal_projection",
@@ -66,7 +67,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Turns bring SQLite and the hosts along: they are opened when one is first driven.
-    if name in ("acknowledge_turn", "recoverable_turns", "run_turn"):
+    if name in ("acknowledge_turn", "give_up_turn", "recoverable_turns", "run_turn"):
         from .turns import aio
 
         return getattr(aio, name)

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from . import demo, doctor, history, listing, node, recovery, replay, runs, store, turns, verification, worker
+from . import (
+    demo,
+    doctor,
+    giving_up,
+    history,
+    listing,
+    node,
+    recovery,
+    replay,
+    runs,
+    store,
+    turns,
+    verification,
+    worker,
+)
 from .explanations import EXIT_CODES
 
 _EPILOG = "Exit codes: " + " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -44,6 +58,7 @@ app.command("list", rich_help_panel="Turns")(listing.list_turns)
 app.command(rich_help_panel="Turns")(turns.show)
 app.command(rich_help_panel="Turns")(history.history)
 app.command(rich_help_panel="Turns")(recovery.recover)
+app.command("give-up", rich_help_panel="Turns")(giving_up.give_up)
 app.command(rich_help_panel="Turns")(worker.worker)
 
 app.command(rich_help_panel="The store")(verification.verify)

@@ -75,6 +75,31 @@ class RecoveredTurn(TypedDict):
     outcome: str | None
 
 
+class DueEffect(TypedDict):
+    """A step that is due, with the id that settles it."""
+
+    step: str
+    effect_ref: str
+
+
+class GiveUpOutcome(TypedDict):
+    """How a turn stands that was to be given up; `done` when it was now, `changed` when it was or would be."""
+
+    done: bool
+    driven: bool
+    goal_id: str
+    turn_key: str
+    status: Literal["failed", "committed", "stopped"]
+    changed: bool
+    failed_phase: str | None
+    by: str | None
+    reason: str | None
+    at: str | None
+    in_doubt: list[str]
+    owed: list[DueEffect]
+    run_id: str | None
+
+
 class Verification(TypedDict):
     """What verification found in all; `problems` has the turns that are not as they were written."""
 
@@ -285,6 +310,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "show": Journal,
     "history": list[TurnTransition] | list[TransitionChanges] | Journal,
     "recover": list[RecoveredTurn],
+    "give-up": GiveUpOutcome,
     "worker": WorkerOutcome,
     "verify": Verification,
     "heads": list[TurnHead],

@@ -158,7 +158,7 @@ REASONS: Final[dict[str, Explanation]] = {
     ),
     "recovery_budget_exhausted": Explanation(
         "The turn was recovered as often as is allowed, without coming to an end.",
-        "Something kills it every time: find out what before you raise `max_recoveries`.",
+        "Something kills it every time: find out what before you raise `max_recoveries`, or give the turn up.",
     ),
     "prepared_effect_unknown": Explanation(
         "An effect was about to be sent, and its provider cannot say whether it happened.",
@@ -178,7 +178,7 @@ REASONS: Final[dict[str, Explanation]] = {
     ),
     "resume_in_progress": Explanation(
         "The turn stopped in the middle, and its journal is sound.",
-        "Recover the turn; completed phases are not repeated.",
+        "Recover the turn; completed phases are not repeated. `turn-journal give-up` ends one that shall not go on.",
     ),
     # What a session's check may say, taken over as the decision's reason: session-recovery.md, section 2.
     "host_recovery_shape_mismatch": Explanation(

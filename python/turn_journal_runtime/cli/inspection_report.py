@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 _OPEN = "journal_not_terminal"
 
 
-def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False, failure: str | None = None) -> Report:
+def report_of(
+    turn: str,
+    inspection: Inspection,
+    *,
+    given_up: Mapping[str, Any] | None = None,
+    owner_assumed: bool = False,
+    failure: str | None = None,
+) -> Report:
     """The report of `turn-journal inspect`.
 
     Args:
         turn: What the turn is called.
         inspection: What the core says of it; it is the report's document, as it is.
+        given_up: Who gave it up, when and why.
         owner_assumed: Whether the agent was taken from the journal itself.
         failure: What the turn failed of, as its journal tells it.
     """
@@ -57,7 +65,10 @@ def report_of(turn: str, inspection: Inspection, *, owner_assumed: bool = False,
     if checks:
         blocks += [Heading("Checks"), Points(checks)]
     audit = inspection["last_recovery"]
-    if audit is not None:
+    if given_up is not None:
+        said = f"by {given_up.get('by')} at {given_up.get('at')}: {given_up.get('reason')}"
+        blocks += [Heading("Given up"), Points([said])]
+    elif audit is not None:
         planned, actual = audit["planned"], audit["actual"]
         begun = "ended" if actual["status"] == "finished" else "began, and did not end"
         blocks += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import importlib
 import os
 import re
@@ -73,6 +74,11 @@ class TurnAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.goal_id}/{self.turn_key}"
+
+    @property
+    def short(self) -> str:
+        """As tables show it."""
+        return f"{self.goal_id}/{short_key(self.turn_key)}"
 
 
 def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
@@ -243,6 +249,18 @@ def owner_of(journal: dict[str, Any]) -> str:
     envelope = plan.get("turn_envelope") if isinstance(plan, dict) else None
     owner = envelope.get("agent_id") if isinstance(envelope, dict) else journal.get("agent_id")
     return owner if isinstance(owner, str) else ""
+
+
+def this_user(says: str) -> str:
+    """The name of who calls.
+
+    Raises:
+        typer.BadParameter: There is none, as in a container; `says` is what it would say.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise typer.BadParameter(f"This user has no name: say {says}.", param_hint="--by") from None
 
 
 def callable_named(named: str, hint: str) -> Callable[..., Any]:

@@ -30,7 +30,10 @@ def list_turns(
     interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 1.0,
     format: FormatOption = Format.table,
 ) -> Report | None:
-    """The turns, and how far each got. Damaged ones are listed as damaged and stop nothing."""
+    """The turns, and how far each got. Damaged ones are listed as damaged and stop nothing.
+
+    `recover` drives on those that stopped, `give-up` ends one that shall not go on.
+    """
     where = root_of(root)
     if watch:
         if format is not Format.table or not out().is_terminal:

@@ -18,6 +18,7 @@ from ..store import list_turn_journals, recoverable_turn_journals
 from ..turns.due import DueTurn
 from ..turns.lease import is_driven
 from ..turns.outcome import TurnResult, retry_due
+from ..turns.transitions import giving_up
 from .explanations import explain_reason
 from .invocation import (
     FormatOption,
@@ -79,8 +80,8 @@ def recover(
     """Say what would happen to the turns that stopped; with --yes, drive them on.
 
     The entry point is called with one `DueTurn` after the other. A turn that a living process drives is left alone, and
-    so is one whose back-off has not passed, unless it is named. One that fails does not stop the others; the command
-    then exits with 1.
+    so is one whose back-off has not passed or that was given up, unless it is named. One that fails does not stop the
+    others; the command then exits with 1.
     """
     if turn is not None:
         where = address_of(turn, root)
@@ -117,6 +118,7 @@ def recover(
     blocks: list[Block] = [Rows(columns if yes else columns[:3], rows if yes else [row[:3] for row in rows])]
     if not yes:
         blocks.append(Line("Nothing was changed. Add --yes and an entry point to drive them on.", "dim"))
+        blocks.append(Line("`turn-journal give-up` ends one that shall not go on.", "dim"))
     failed = any((one["outcome"] or "").startswith("failed") for one in document)
     return Report(document, blocks, code=1 if failed else 0)
 
@@ -131,15 +133,16 @@ def _stopped(
     for listed in list_turn_journals(runtime_root, goal_id=goal, status="failed") if retry_failed else ():
         # Damaged ones were among those before.
         if listed["damage"] is None and named in (None, listed["turn_key"]):
-            failed = _failed(runtime_root, listed, resolver, at_once=named is not None)
+            failed = _failed(runtime_root, listed, resolver, is_named=named is not None)
             if failed is not None:
                 yield failed
 
 
 def _failed(
-    runtime_root: str, listed: ListedTurn, resolver: SessionBindingResolver | None, *, at_once: bool
+    runtime_root: str, listed: ListedTurn, resolver: SessionBindingResolver | None, *, is_named: bool
 ) -> _Stopped | None:
-    """A failed turn that may be tried again. Where nobody resolved its session its driver may still know it."""
+    """A failed turn that may be tried again; one that was given up only when it is named, and one in its back-off, too.
+    Where nobody resolved its session its driver may still know it."""
     goal_id, turn_key = listed["goal_id"], listed["turn_key"]
     turn: RecoverableJournal = {
         "goal_id": goal_id,
@@ -153,7 +156,7 @@ def _failed(
     try:
         journal = load_turn_journal(turn_journal_path(runtime_root, goal_id=goal_id, turn_key=turn_key))
         agent = owner_of(journal)
-        if not agent:
+        if not agent or (giving_up(journal) is not None and not is_named):
             return None
         decision = inspect_turn_journal(
             runtime_root,
@@ -168,17 +171,23 @@ def _failed(
     if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
         return None
     due = retry_due(journal, datetime.fromisoformat(listed["updated_at"] or "").timestamp())
-    waits = None if at_once or due is None or due <= time.time() else f"left alone: its back-off ends at {moment(due)}"
+    waits = None if is_named or due is None or due <= time.time() else f"left alone: its back-off ends at {moment(due)}"
     turn = {**turn, "agent_id": agent, "recovery_decision": decision}
     return _Stopped(turn, _driver(runtime_root, turn) or waits)
 
 
 def _driver(runtime_root: str, turn: RecoverableJournal) -> str | None:
-    path = turn_journal_path(runtime_root, goal_id=turn["goal_id"], turn_key=turn["turn_key"])
+    driver = driver_of(runtime_root, turn["goal_id"], turn["turn_key"])
+    return None if driver is None else f"left alone: {driver}"
+
+
+def driver_of(runtime_root: str, goal_id: str, turn_key: str) -> str | None:
+    """That somebody drives a turn, in words."""
+    path = turn_journal_path(runtime_root, goal_id=goal_id, turn_key=turn_key)
     if isinstance(path, str):
         held = default_client().call("turn_lease.holder", {"path": path})["remaining_ms"] > 0
-        return "left alone: the lease of its driver still holds" if held else None
-    return "left alone: a living process drives it" if is_driven(path) else None
+        return "the lease of its driver still holds" if held else None
+    return "a living process drives it" if is_driven(path) else None
 
 
 def _plan(decision: RecoveryDecision) -> str:

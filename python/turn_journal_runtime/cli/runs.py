@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import shlex
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from ..run_journal.filesystem import default_path
 from ..run_journal.listing import list_runs
 from ..run_journal.sleeps import until_of
 from ..turns.folder_root import run_journal_path
-from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key
+from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key, this_user
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ def approve(
     if deny and decision is not None:
         raise typer.BadParameter("Give one of --decision and --deny.", param_hint="--deny")
     decided = not deny if decision is None else given_json(decision, "--decision")
-    who = by if by is not None else _this_user()
+    who = by if by is not None else this_user("who decides")
     with open_journal(db, root) as journal:
         run_id = run_named(journal, run_id).run_id
         journal.approve(run_id, step, decided, by=who)
@@ -218,14 +217,6 @@ def approve(
         document,
         [Line(f"Step {step} of {run_id} is decided by {who}. Drive the run again to go on.", "green")],
     )
-
-
-def _this_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run as a user that has no name.
-        raise typer.BadParameter("This user has no name: say who decides.", param_hint="--by") from None
 
 
 def short_run(run_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from ..journal import (
     load_turn_journal,
     turn_journal_path,
 )
+from ..turns.transitions import giving_up
 from .inspection_report import failure_of, report_of
 from .invocation import (
     FormatOption,
@@ -24,9 +25,6 @@ from .invocation import (
     owner_of,
 )
 from .output import Format, Json, Report
-
-if TYPE_CHECKING:
-    from ..documents import Journal
 
 
 @answering
@@ -56,27 +54,16 @@ def inspect(
     """
     where = address_of(turn, root)
     resolve = None if resolver is None else callable_named(resolver, "--resolver")
-    journal: Journal = {}
-    if agent is None:
-        journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
-    if agent is not None or resolve is not None:
+    journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+    owner = owner_of(journal) if agent is None else agent
+    names: dict[str, Any] = {"goal_id": where.goal_id, "agent_id": owner, "turn_key": where.turn_key}
+    if resolve is not None:
         inspection = inspect_turn_journal(
-            where.root,
-            goal_id=where.goal_id,
-            agent_id=owner_of(journal) if agent is None else agent,
-            turn_key=where.turn_key,
-            retry_failed=retry_failed,
-            session_binding_resolver=resolve,
+            where.root, **names, retry_failed=retry_failed, session_binding_resolver=resolve
         )
     else:
         # What was read is what is judged: nothing can be written in between.
-        inspection = interpret_turn_journal_projection(
-            journal,
-            goal_id=where.goal_id,
-            agent_id=owner_of(journal),
-            turn_key=where.turn_key,
-            retry_failed=retry_failed,
-        )
-    if inspection["journal_status"] == "failed" and not journal:
-        journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
-    return report_of(str(where), inspection, owner_assumed=agent is None, failure=failure_of(journal))
+        inspection = interpret_turn_journal_projection(journal, **names, retry_failed=retry_failed)
+    given_up = giving_up(journal)
+    failure = failure_of(journal) if given_up is None else None
+    return report_of(str(where), inspection, given_up=given_up, owner_assumed=agent is None, failure=failure)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import JournalConflictError, JournalNotFoundError
+from ..errors import JournalConflictError
 from ..journal_flows import interpret, read, write
 from . import transitions
 from .outcome import TurnResult, blocked, result_of
+from .record import read_stored
 
 if TYPE_CHECKING:
     from ..flow import Flow
@@ -17,12 +18,7 @@ if TYPE_CHECKING:
 def acknowledge_flow(root: TurnRoot, *, goal_id: str, agent_id: str, turn_key: str) -> Flow[TurnResult]:
     """Commits a turn that waits for its scheduler; one that is committed already stays as it is."""
     path = root.path(goal_id, turn_key)
-    try:
-        yield from read(path)  # a lease of what is not there would leave something there
-    except JournalNotFoundError:
-        raise JournalNotFoundError(
-            "No such turn is stored: see its goal_id and turn_key.", details={"goal_id": goal_id, "turn_key": turn_key}
-        ) from None
+    yield from read_stored(path, goal_id, turn_key)  # a lease of what is not there would leave something there
     lease = yield from root.acquire(path)
     try:
         stored = yield from read(path)

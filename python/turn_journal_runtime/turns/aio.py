@@ -9,6 +9,7 @@ from ..flow import run_async
 from ..observability import observed_turn
 from .acknowledgement import acknowledge_flow
 from .executor import turn_flow
+from .giving_up import GivenUpTurn, give_up_flow, key_of
 from .parts import MAX_RECOVERIES, MAX_RESULT_BYTES, turn_parts
 from .plan import plan_turn
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 from .recovery import RecoverableTurn, recoverable_flow
 from .root import open_root
 
-__all__ = ["acknowledge_turn", "recoverable_turns", "run_turn"]
+__all__ = ["acknowledge_turn", "give_up_turn", "recoverable_turns", "run_turn"]
 
 
 async def run_turn(
@@ -97,6 +98,37 @@ async def acknowledge_turn(
     client = client or default_async_client()
     root = open_root(runtime_root, client.for_threads)
     flow = acknowledge_flow(root, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key)
+    return await run_async(flow, client, timeout)
+
+
+async def give_up_turn(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str,
+    agent_id: str,
+    turn_key: str | None = None,
+    todo_id: str | None = None,
+    turn_instance_id: str | None = None,
+    reason: str,
+    by: str,
+    take_over: bool = False,
+    run_journal: RunJournal | None = None,
+    client: AsyncRuntimeClient | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> GivenUpTurn:
+    """Ends a turn that shall not go on; see `turn_journal_runtime`."""
+    key = key_of(goal_id, agent_id, turn_key, todo_id, turn_instance_id)
+    client = client or default_async_client()
+    flow = give_up_flow(
+        open_root(runtime_root, client.for_threads),
+        goal_id=goal_id,
+        agent_id=agent_id,
+        turn_key=key,
+        reason=reason,
+        by=by,
+        take_over=take_over,
+        run_journal=run_journal,
+    )
     return await run_async(flow, client, timeout)
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..address import turn_journal_path
-from ..errors import TurnBusyError, TurnJournalError
+from ..errors import JournalStoreError, TurnBusyError, TurnJournalError
 from ..flow import Call
 from ..settings import current
 from .heartbeat import HeldLease, now
@@ -74,6 +74,15 @@ class DatabaseRoot:
     def runs(self) -> contextlib.AbstractContextManager[RunJournal]:
         """The run journal in the same database: one for this process, as connections are dear."""
         return contextlib.nullcontext(_run_journal(self.address))
+
+    def runs_there(self) -> contextlib.AbstractContextManager[RunJournal | None]:
+        """The same, when the database has the tables of runs."""
+        try:
+            return self.runs()
+        except JournalStoreError as error:
+            if error.kind != "store_schema_missing":
+                raise
+            return contextlib.nullcontext()
 
 
 _run_journals: Final[dict[str, RunJournal]] = {}

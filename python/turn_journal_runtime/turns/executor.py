@@ -99,7 +99,7 @@ class _Drive:
                 return self._result(replayed=True)
             if self._record.journal["status"] == "scheduler_action_required":
                 return (yield from self._ask_scheduler_back())
-            self._begin_recovery(decision)
+            yield from self._begin_recovery(decision)
         steps: dict[int, Callable[[], Flow[None]]] = {
             0: self._host,
             1: self._host,
@@ -145,10 +145,12 @@ class _Drive:
         was_started = transitions.attempts(self._record.journal) > 0
         return binding.get("turn_key") == self._plan.turn_key or (goes_on and was_started)
 
-    def _begin_recovery(self, decision: RecoveryDecision) -> None:
+    def _begin_recovery(self, decision: RecoveryDecision) -> Flow[None]:
         journal = self._record.journal
         if transitions.recovery_count(journal) >= self._parts.max_recoveries:
             raise self._blocked({**decision, "action": "blocked", "reason": "recovery_budget_exhausted"})
+        if transitions.giving_up(journal) is not None:
+            yield Ask(self._runs.open_again, (transitions.host_run(journal),))
         self._pending = transitions.pending_step(journal)
         self._was_failed = journal["status"] == "failed"
         self._record.journal = transitions.resumed(journal, decision)

@@ -54,6 +54,10 @@ class FolderRoot:
         make_folder(self._folder, file.parent)
         return RunJournal(file)
 
+    def runs_there(self) -> contextlib.AbstractContextManager[RunJournal | None]:
+        """Opens `runs/journal.db` when it is there."""
+        return self.runs() if run_journal_path(self._folder).exists() else contextlib.nullcontext()
+
 
 def run_journal_path(runtime_root: str | os.PathLike[str]) -> Path:
     """Where the runs of a folder's turns are recorded, unless `run_turn` was given a run journal."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..errors import TurnJournalError
 from .providers import CLOSEOUT, SPEND
+from .transitions import giving_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ class TurnResult:
         replayed: Nothing was done now; the recorded result is returned.
         attempts: How often the host was started.
         failed_phase: The phase at which the turn failed.
-        failure_kind: The kind of a host failure.
+        failure_kind: The kind of a host failure; `given_up` when somebody gave the turn up.
         retry_due: When a failed host may be tried again, in seconds since the epoch; None: not by itself.
         reason: Why the turn failed, for a person.
         decision: The core's decision, when the turn stood already.
@@ -90,7 +91,7 @@ _REMEDIES = {
     "journal_inconsistent": "See its violations with inspect_turn_journal.",
     "prepared_effect_unknown": "Find out whether the effect happened, by its effect_ref, and give a provider whose "
     "readback can tell.",
-    "recovery_budget_exhausted": "Look for what kills it, then raise max_recoveries.",
+    "recovery_budget_exhausted": "Look for what kills it, then raise max_recoveries; or give the turn up.",
     "binding_resolver_unavailable": _NO_RESOLVER,
     "binding_check_unavailable": _NO_RESOLVER,
     "binding_resolution_failed": "The session_binding_resolver raised: see its error, and try again.",
@@ -133,7 +134,7 @@ def retry_due(journal: Mapping[str, Any], updated_at: float | None = None) -> fl
 
     `updated_at` stands in for journals that do not say when they failed.
     """
-    if journal.get("status") != "failed":
+    if journal.get("status") != "failed" or giving_up(journal) is not None:
         return None
     failure, receipt = journal.get("host_failure"), journal.get("receipt")
     retry = failure.get("retry") if isinstance(failure, dict) else None
@@ -164,6 +165,8 @@ def result_of(
     failure = journal.get("host_failure") if failed else None
     receipt = journal.get("receipt") if failed else None
     attempts = journal.get("host_attempt_count")
+    given_up = giving_up(journal)
+    kind = failure.get("kind") if isinstance(failure, dict) else None
     return TurnResult(
         status=journal["status"],
         turn_key=journal["turn_key"],
@@ -173,9 +176,9 @@ def result_of(
         replayed=replayed,
         attempts=attempts if isinstance(attempts, int) else 0,
         failed_phase=receipt.get("failed_phase") if isinstance(receipt, dict) else None,
-        failure_kind=failure.get("kind") if isinstance(failure, dict) else None,
+        failure_kind=kind if given_up is None else "given_up",
         retry_due=retry_due(journal),
-        reason=reason or (journal.get("reason") if failed else None),
+        reason=reason or ((given_up or journal).get("reason") if failed else None),
         decision=decision,
         cause=cause,
     )

@@ -9,10 +9,24 @@ from ..journal_flows import interpret, read, write
 from . import transitions
 
 if TYPE_CHECKING:
-    from ..documents import Inspection, RecoveryCheck
+    from ..documents import Inspection, RecoveryCheck, StoredJournal
     from ..flow import Flow
     from .plan import TurnPlan
     from .root import TurnPath
+
+
+def read_stored(path: TurnPath, goal_id: str, turn_key: str) -> Flow[StoredJournal]:
+    """The journal of a turn that must be there.
+
+    Raises:
+        JournalNotFoundError: It is not.
+    """
+    try:
+        return (yield from read(path))
+    except JournalNotFoundError:
+        raise JournalNotFoundError(
+            "No such turn is stored: see its goal_id and turn_key.", details={"goal_id": goal_id, "turn_key": turn_key}
+        ) from None
 
 
 class TurnRecord:

@@ -95,8 +95,10 @@ def look_at(
     agent_id, todo_id = identity.get("agent_id"), identity.get("todo_id")
     if not isinstance(agent_id, str) or not isinstance(todo_id, str):
         return None  # a plain turn, or one of a replan: its own program drives it
+    # One that somebody gave up is tried again only by whoever asks for that turn.
+    retry = retry_failed and transitions.giving_up(journal) is None
     inspection = yield from interpret(
-        journal, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key, retry_failed=retry_failed
+        journal, goal_id=goal_id, agent_id=agent_id, turn_key=turn_key, retry_failed=retry
     )
     decision = inspection["recovery_decision"]
     if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:

@@ -95,6 +95,10 @@ class TurnRoot(Protocol):
         """The journal of the turns' runs, for as long as it is needed."""
         ...
 
+    def runs_there(self) -> AbstractContextManager[RunJournal | None]:
+        """The same where there is one; None instead of making it."""
+        ...
+
 
 def open_root(runtime_root: str | os.PathLike[str], client: RuntimeClient) -> TurnRoot:
     """The root at an address; nothing is read or made yet.

@@ -20,6 +20,9 @@ RECOVERY_AUDIT_SCHEMA_VERSION: Final = "loopx_turn_recovery_audit_v0"
 #: Where the number of recoveries stands in the audit: the one part of a journal that may change in every status.
 RECOVERY_COUNT: Final = "recovery_count"
 
+#: Where the audit says who gave the turn up: also a turn that had failed before may be given up.
+_GIVEN_UP: Final = "given_up"
+
 Journal = dict[str, Any]
 
 #: What a failure leaves, and what no longer holds once the turn goes on.
@@ -103,9 +106,38 @@ def host_failed(
 
 def failed(journal: Journal, phase: str, reason: str) -> Journal:
     """The turn failed at a phase; a prepared effect stays as unknown as it is."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    receipt = {"turn_key": journal["turn_key"], "failed_phase": phase, "failed_at": now}
+    receipt = {"turn_key": journal["turn_key"], "failed_phase": phase, "failed_at": _now()}
     return {**journal, "status": "failed", "receipt": receipt, "reason": reason}
+
+
+def given_up(journal: Journal, decision: RecoveryDecision, *, by: str, reason: str) -> Journal:
+    """Somebody decided that the turn does not go on. An open one fails where it would; nothing else of it changes."""
+    after = journal
+    if journal["status"] != "failed":
+        # A closeout that is pending stands where the scheduler's phase does, and fails by its own name.
+        phase = pending_step(journal) or decision["resume_from"] or ""
+        after = failed(journal, phase, reason)
+        if phase == PHASES[2]:
+            # Nothing was refused: should the turn be tried again, the host's answer holds.
+            after["validation_stage"] = "task_postcondition"
+    after = {
+        **after,
+        "recovery_audit": {
+            "schema_version": RECOVERY_AUDIT_SCHEMA_VERSION,
+            "planned": dict(decision),
+            "actual": {},
+            RECOVERY_COUNT: recovery_count(journal),
+            _GIVEN_UP: {"by": by, "reason": reason, "at": _now()},
+        },
+    }
+    return audited(after, finished=True, host_invoked=False)
+
+
+def giving_up(journal: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Who gave the turn up, why and when; None when nobody did, or it was tried again since."""
+    audit = journal.get("recovery_audit")
+    found = audit.get(_GIVEN_UP) if isinstance(audit, Mapping) else None
+    return dict(found) if journal.get("status") == "failed" and isinstance(found, Mapping) else None
 
 
 def answered(journal: Journal, result: Mapping[str, Any]) -> Journal:
@@ -161,6 +193,18 @@ def pending_step(journal: Mapping[str, Any]) -> str | None:
     """The step whose effect is pending."""
     pending = journal.get("effect_attempts")
     return next(iter(pending)) if isinstance(pending, Mapping) and pending else None
+
+
+def pending_ref(journal: Mapping[str, Any]) -> str | None:
+    """The key of the effect that is pending."""
+    pending = journal.get("effect_attempts")
+    entry = next(iter(pending.values()), None) if isinstance(pending, Mapping) else None
+    ref = entry.get("effect_ref") if isinstance(entry, Mapping) else None
+    return ref if isinstance(ref, str) else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _count(value: Any) -> int:

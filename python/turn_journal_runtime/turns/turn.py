@@ -9,6 +9,7 @@ from ..flow import run
 from ..observability import observed_turn
 from .acknowledgement import acknowledge_flow
 from .executor import turn_flow
+from .giving_up import GivenUpTurn, give_up_flow, key_of
 from .parts import MAX_RECOVERIES, MAX_RESULT_BYTES, turn_parts
 from .plan import plan_turn
 
@@ -151,6 +152,68 @@ def acknowledge_turn(
     return run(flow, client, timeout)
 
 
+def give_up_turn(
+    runtime_root: str | os.PathLike[str],
+    *,
+    goal_id: str,
+    agent_id: str,
+    turn_key: str | None = None,
+    todo_id: str | None = None,
+    turn_instance_id: str | None = None,
+    reason: str,
+    by: str,
+    take_over: bool = False,
+    run_journal: RunJournal | None = None,
+    client: RuntimeClient | None = None,
+    timeout: float | None = None,
+) -> GivenUpTurn:
+    """Ends a turn that shall not go on: it fails where it stands, its run is closed, and nothing tries it again.
+
+    A turn that had failed is not tried again from now on; one that is over stays as it is. Again is harmless, and
+    finishes what a kill left half done. `run_turn` with `retry_failed=True` takes it up again where it stood.
+
+    Args:
+        runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
+        goal_id: The goal of the turn.
+        agent_id: The agent that owns it.
+        turn_key: The key of the turn; or
+        todo_id: its work, and
+        turn_instance_id: which of several turns for that work it is, as for `run_turn`.
+        reason: Why, in at most 500 characters; kept in the journal.
+        by: Who says so.
+        take_over: Take the turn also from a driver that is alive. That one can record nothing more: it stops before
+            its next step or effect, and a host that can be ended is ended where it hears of it, in a database.
+        run_journal: Where its host's steps are recorded; `runs/journal.db` under the root by default.
+        client: The runtime to ask; the default one when None.
+        timeout: Seconds to wait for each answer of the core; the setting's default when None.
+
+    Returns:
+        How the turn stands: `in_doubt` names what may have happened, `owed` what is still due.
+
+    Raises:
+        JournalNotFoundError: No such turn is stored.
+        TurnBusyError: Somebody drives it; `details` names the process. Nothing was changed.
+        JournalConflictError: Everything of it is done, and it waits for its scheduler's acknowledgement.
+        TurnRecoveryBlockedError: It is not that agent's, or not consistent.
+        InvalidJournalError: An argument is not acceptable.
+
+    Specified in turn-journal.md, sections 5 and 6, and session-recovery.md, section 4.
+    """
+    key = key_of(goal_id, agent_id, turn_key, todo_id, turn_instance_id)
+    client = client or default_client()
+    flow = give_up_flow(
+        open_root(runtime_root, client),
+        goal_id=goal_id,
+        agent_id=agent_id,
+        turn_key=key,
+        reason=reason,
+        by=by,
+        take_over=take_over,
+        run_journal=run_journal,
+    )
+    return run(flow, client, timeout)
+
+
 def recoverable_turns(
     runtime_root: str | os.PathLike[str],
     *,
@@ -165,7 +228,7 @@ def recoverable_turns(
     Args:
         runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         goal_id: Only the turns of this goal.
-        retry_failed: Whether failed turns are listed.
+        retry_failed: Whether failed turns are listed; those that somebody gave up are not.
         now: The time to compare back-offs with, in seconds since the epoch; the clock's when None.
         client: The runtime to ask; the default one when None.
         timeout: Seconds to wait for each answer of the core; the setting's default when None.

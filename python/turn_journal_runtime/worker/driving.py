@@ -22,6 +22,7 @@ from ..errors import (
 )
 from ..flow import is_async, run_async
 from ..turns.due import DueTurn
+from ..turns.giving_up import given_up_by
 from ..turns.outcome import TurnRecoveryBlockedError, TurnResult
 from ..turns.plan import PHASES
 from ..turns.recovery import look_at
@@ -39,7 +40,7 @@ __all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of"]
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
 
 #: What happens to a turn in a worker.
-Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "sleeps", "lost", "released", "left"]
+Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "sleeps", "lost", "dropped", "released", "left"]
 
 #: Seconds after which a turn that did not get on is looked at again; each time in a row it is twice as long.
 FIRST_WAIT: Final = 10.0
@@ -54,21 +55,23 @@ class Outcome(NamedTuple):
     again_at: float | None = None
 
 
-async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None) -> DueTurn | float | None:
-    """The turn as it stands, or when it is due; None when it is over, may not go on, or is driven.
+async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None) -> DueTurn | Outcome | float | None:
+    """The turn as it stands, or when it is due; an outcome when somebody gave it up, and None when it is over, may not
+    go on, or is driven.
 
     What the queue believes of it counts for nothing.
     """
     client = default_async_client()
     resume_from, is_failed = PHASES[0], False
     try:
-        flow = look_at(open_root(root, client.for_threads), job.goal_id, job.turn_key, job.retry_failed)
+        flow = look_at(turns, job.goal_id, job.turn_key, job.retry_failed)
         found = await run_async(flow, client)
     except JournalNotFoundError:
         pass  # a new one
     else:
         if found is None:
-            return None
+            given_up = await run_async(given_up_by(turns, job.goal_id, job.turn_key), client)
+            return None if given_up is None else Outcome("dropped", f"it was given up by {given_up}")
         if found.due_at is not None and found.due_at > time.time():
             return found.due_at
         resume_from, is_failed = found.resume_from or PHASES[0], found.status == "failed"
@@ -93,6 +96,8 @@ async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:
         return _outcome_of_error(error, _later(job))
     if not isinstance(result, TurnResult):
         return Outcome("done", "driven")
+    if result.failure_kind == "given_up":
+        return Outcome("dropped", f"it was given up: {result.reason}")
     if result.status == "failed":
         why = f"{result.failure_kind or result.failed_phase}: {result.reason}"
         return Outcome("failed", why, result.retry_due if job.retry_failed else None)

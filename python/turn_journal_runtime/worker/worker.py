@@ -313,6 +313,8 @@ class _Worker:
             due = await due_turn(self._root, job, self._resolver)
             if isinstance(due, float):
                 await self._look_again(job, due)
+            elif isinstance(due, Outcome):
+                self._tell(job, due)
             elif due is not None:
                 outcome = await self._driven(due, job)
                 if outcome.again_at is not None:
