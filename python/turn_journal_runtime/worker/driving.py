@@ -62,6 +62,7 @@ async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None)
     What the queue believes of it counts for nothing.
     """
     client = default_async_client()
+    turns = open_root(root, client.for_threads)
     resume_from, is_failed = PHASES[0], False
     try:
         flow = look_at(turns, job.goal_id, job.turn_key, job.retry_failed)
