@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import assert_type
 
 from turn_journal_runtime import (
+    AsyncDurableRun,
     CallableHost,
+    DueTurn,
     DurableRun,
     RunJournal,
     TurnJournalError,
@@ -51,7 +53,9 @@ journal.settle("run", "1", absent=True)  # wrong
 run = DurableRun(journal, "run")
 assert_type(run.model(len, "question"), int)
 assert_type(run.now(), float)
+assert_type(run.tool("look", {"at": "x"}, str.upper), str)
 run.tool("name", {"a": 1})  # wrong
+run.tool("look", {"at": "x"}, str.upper).bit_length()  # wrong
 run.model(len, "question", on_change="forget")  # wrong
 
 error = TurnJournalError("What is wrong.", kind="a_kind")
@@ -64,3 +68,22 @@ async def twins() -> None:
     awaited = await aio.inspect_turn_journal("root", goal_id="g", agent_id="a", turn_key="k")
     assert_type(awaited, Inspection)
     aio.inspect_turn_journal("root", goal_id="g", agent_id="a", turn_key="k")["replay_legal"]  # wrong
+
+
+async def ask(question: str) -> list[str]:
+    return [question]
+
+
+async def steps(run: AsyncDurableRun) -> None:
+    """What a step returns is of its function's type, whether that is async or not."""
+    assert_type(await run.model(ask, "Where to?", request={"prompt": "Where to?"}), list[str])
+    assert_type(await run.model(len, "question"), int)
+    assert_type(await run.tool("ask", {"question": "Where to?"}, ask, restart_safe=True), list[str])
+    assert_type(await run.tool("look", {"at": "x"}, str.upper), str)
+    run.tool("look", {"at": "x"}, str.upper).upper()  # wrong
+    (await run.tool("ask", {"question": "Where to?"}, ask)).upper()  # wrong
+
+
+def drive(due: DueTurn) -> object:
+    """An entry point needs no word about which parts of a turn's name may be missing."""
+    return run_turn(due.runtime_root, **due.names, host=CallableHost(lambda turn: {"result_kind": "x"}))

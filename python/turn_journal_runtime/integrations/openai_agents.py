@@ -20,8 +20,8 @@ from weakref import WeakSet
 
 try:
     import agents  # noqa: F401
-except ModuleNotFoundError as error:
-    error.add_note("Install it with: pip install 'turn-journal-runtime[openai-agents]'")
+except ModuleNotFoundError as _missing:
+    _missing.add_note("Install it with: pip install 'turn-journal-runtime[openai-agents]'")
     raise
 from agents import (
     FunctionTool,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 try:
     import pydantic_ai  # noqa: F401
-except ModuleNotFoundError as error:
-    error.add_note("Install it with: pip install 'turn-journal-runtime[pydantic-ai]'")
+except ModuleNotFoundError as _missing:
+    _missing.add_note("Install it with: pip install 'turn-journal-runtime[pydantic-ai]'")
     raise
 from pydantic import TypeAdapter
 from pydantic_ai import exceptions

@@ -64,7 +64,8 @@ class DurableRun(Sleeping):
         Args:
             fn: Called with `args`; what it returns is recorded as JSON and returned as such.
             args: Its arguments.
-            request: What decides the answer (prompt, model, tools, settings); each field's digest is recorded.
+            request: What decides the answer (prompt, model, tools, settings); each field's digest is recorded, and a
+                replay with another one is refused. Without it an answer is replayed whatever was asked.
             on_change: `"diverge"`: another request than the recorded one is refused. `"ask_again"`: the model is asked
                 again, and the former answer is kept beside the new one.
 
@@ -79,12 +80,12 @@ class DurableRun(Sleeping):
         self,
         name: str,
         args: Arguments,
-        fn: Callable[..., Any],
+        fn: Callable[..., T],
         *,
         restart_safe: bool = False,
         readback: Callable[[str], Any] | None = None,
         label: str | None = None,
-    ) -> Any:
+    ) -> T:
         """A tool's call: recorded, run, its result recorded; then replayed and never run again.
 
         Args:
@@ -101,22 +102,22 @@ class DurableRun(Sleeping):
             InvalidJournalError: The arguments cannot be recorded (nothing was run), or the result cannot (it has run).
         """
         seq, drive = self._issue()
-        memo = self._memo(seq, drive, name, args)
-        if memo is not _MISS:
-            return memo
-        return self._run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        result: T = self._memo(seq, drive, name, args)
+        if result is _MISS:
+            result = self._run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        return result
 
     def submit(
         self,
         executor: Executor,
         name: str,
         args: Arguments,
-        fn: Callable[..., Any],
+        fn: Callable[..., T],
         *,
         restart_safe: bool = False,
         readback: Callable[[str], Any] | None = None,
         label: str | None = None,
-    ) -> Future[Any]:
+    ) -> Future[T]:
         """`tool` in another thread: numbered here and now, so that it replays whatever order such calls end in."""
         seq, drive = self._issue()
         step = self._tool(seq, drive, name, args, fn, restart_safe, readback, label)

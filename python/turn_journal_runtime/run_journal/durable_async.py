@@ -7,7 +7,7 @@ import inspect
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .sleeps import Sleeping
 from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
@@ -46,13 +46,43 @@ class AsyncDurableRun(Sleeping):
             await claiming
         await self._offload(self._release)
 
+    @overload
     def model(
-        self, fn: Callable[..., Awaitable[T] | T], *args: Any, request: Any = None, on_change: OnChange = "diverge"
-    ) -> Coroutine[Any, Any, T]:
+        self, fn: Callable[..., Awaitable[T]], *args: Any, request: Any = None, on_change: OnChange = "diverge"
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def model(
+        self, fn: Callable[..., T], *args: Any, request: Any = None, on_change: OnChange = "diverge"
+    ) -> Coroutine[Any, Any, T]: ...
+    def model(
+        self, fn: Callable[..., Any], *args: Any, request: Any = None, on_change: OnChange = "diverge"
+    ) -> Coroutine[Any, Any, Any]:
         """As `DurableRun.model`."""
         seq, drive = self._issue()
         return self._run(self._model(seq, drive, fn, args, request, on_change))
 
+    @overload
+    def tool(
+        self,
+        name: str,
+        args: Arguments,
+        fn: Callable[..., Awaitable[T]],
+        *,
+        restart_safe: bool = False,
+        readback: Callable[[str], Any] | None = None,
+        label: str | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def tool(
+        self,
+        name: str,
+        args: Arguments,
+        fn: Callable[..., T],
+        *,
+        restart_safe: bool = False,
+        readback: Callable[[str], Any] | None = None,
+        label: str | None = None,
+    ) -> Coroutine[Any, Any, T]: ...
     def tool(
         self,
         name: str,

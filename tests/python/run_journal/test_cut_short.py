@@ -81,7 +81,7 @@ def test_a_time_out_in_a_function_is_a_failure_that_is_recorded(journal: RunJour
 
     async def loop(run: AsyncDurableRun, dies: bool) -> Any:
         try:
-            found = await run.tool("look", {}, late)
+            found: Any = await run.tool("look", {}, late)
         except TimeoutError:
             found = await run.model(lambda: asked.append("other"))
         if dies:

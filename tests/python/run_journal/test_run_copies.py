@@ -53,7 +53,7 @@ def test_a_run_is_the_same_document_wherever_it_is(filled: RunJournal, schema: S
             assert copy.run_meta("b") == filled.run_meta("b")
             with DurableRun(copy, "b") as run:
                 assert run.model(lambda: {}, request={"prompt": "hello"}) == {"say": "ü"}
-                assert run.tool("t", {"f": 1.0, "n": -(10**30)}, lambda **_: 0) == {"f": 1.0, "n": -(10**30)}
+                assert run.tool("t", {"f": 1.0, "n": -(10**30)}, lambda **_: {}) == {"f": 1.0, "n": -(10**30)}
                 assert run.tool("u", {}, lambda: "now", restart_safe=True) == "now"
 
 
