@@ -154,6 +154,8 @@ class Driving:
         self._lock = threading.Lock()
         #: Steps that are run in other threads, and how one is heard to have come back.
         self._submitted: set[Future[Any]] = set()
+        #: The threads that are in a step.
+        self._stepping: set[int] = set()
         self._returned = threading.Condition()
         #: What wakes the steps that sleep.
         self._sleepers: set[Callable[[], None]] = set()

@@ -260,6 +260,17 @@ class DurableRun(Sleeping):
             self._release()
 
     def _run(self, step: Step[T]) -> T:
+        thread = threading.get_ident()
+        self._stepping.add(thread)
+        try:
+            return self._done(step)
+        finally:
+            self._stepping.discard(thread)
+            if self._is_over:  # and perhaps waited for
+                with self._returned:
+                    self._returned.notify_all()
+
+    def _done(self, step: Step[T]) -> T:
         try:
             action = next(step)
             while True:

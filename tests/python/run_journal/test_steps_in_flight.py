@@ -74,6 +74,26 @@ def test_a_run_is_finished_when_its_steps_have_ended(journal: RunJournal) -> Non
         assert (found.outcome, journal.uncertain(run_id)) == ("succeeded", [])
 
 
+@pytest.mark.parametrize("finished", [False, True])
+def test_steps_in_threads_of_the_callers_own_are_waited_for(finished: bool, journal: RunJournal) -> None:
+    began = threading.Event()
+
+    def work() -> str:
+        began.set()
+        time.sleep(0.2)
+        return "worked"
+
+    with DurableRun(journal, "r") as run:
+        own = threading.Thread(target=run.tool, args=("work", {}, work))
+        own.start()
+        began.wait()
+        if finished:
+            run.finish("succeeded")
+    own.join()
+    assert (journal.uncertain("r"), journal.interrupted_runs()) == ([], [])
+    assert journal.replay_index("r")[0, KIND_TOOL_RESULT] == {"result": "worked"}
+
+
 def test_a_step_does_not_finish_its_run(form: Form, journal: RunJournal) -> None:
     """It would wait for itself, or be refused its own result."""
 
