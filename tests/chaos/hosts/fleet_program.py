@@ -10,11 +10,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from turn_journal_runtime import Absent, CallableHost, Committed, DueTurn, current_idempotency_key, run_turn
+from turn_journal_runtime import (
+    Absent,
+    CallableHost,
+    Committed,
+    DueTurn,
+    SubprocessHost,
+    current_idempotency_key,
+    run_turn,
+)
 from turn_journal_runtime.turns import aio
 
 if TYPE_CHECKING:
@@ -60,6 +69,21 @@ def nap(due: DueTurn) -> TurnResult:
         return {"result_kind": "validated_progress"}
 
     return run_turn(due.runtime_root, **{**_parts(due), "host": CallableHost(sleeper)})
+
+
+def run_program(due: DueTurn) -> TurnResult:
+    """One whose host is a program with children, which does not come to an end by itself."""
+    return run_turn(due.runtime_root, **{**_parts(due), "host": _program()})
+
+
+async def run_program_async(due: DueTurn) -> TurnResult:
+    """The same for asyncio."""
+    return await aio.run_turn(due.runtime_root, **{**_parts(due), "host": _program()})
+
+
+def _program() -> SubprocessHost:
+    program = Path(__file__).parents[2] / "process" / "hosts" / "host_program.py"
+    return SubprocessHost([sys.executable, "-S", str(program), "family", str(WORLD / "pids")], timeout=600)
 
 
 def die_once(due: DueTurn) -> TurnResult:
