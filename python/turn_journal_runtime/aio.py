@@ -296,12 +296,24 @@ async def prune_turn_journals(
     keep: int | None = None,
     goal_id: str | None = None,
     dry_run: bool = False,
+    run_journal: RunJournal | None = None,
     client: AsyncRuntimeClient | None = None,
     timeout: float | None = None,  # noqa: ASYNC109
 ) -> list[PrunedTurn]:
-    """Removes the history and the bulk of terminal turns; see `turn_journal_runtime`."""
-    flow = store_flows.prune(runtime_root, older_than=older_than, keep=keep, goal_id=goal_id, dry_run=dry_run)
-    return await run_async(flow, client or default_async_client(), timeout)
+    """Removes the history, the bulk and the runs of terminal turns; see `turn_journal_runtime`."""
+    from .turns.retention import prune_flow
+    from .turns.root import open_root
+
+    client = client or default_async_client()
+    flow = prune_flow(
+        open_root(runtime_root, client.for_threads),
+        run_journal,
+        older_than=older_than,
+        keep=keep,
+        goal_id=goal_id,
+        dry_run=dry_run,
+    )
+    return await run_async(flow, client, timeout)
 
 
 async def copy_store(

@@ -195,12 +195,18 @@ class VerifyReport(TypedDict):
 
 
 class PrunedTurn(TypedDict):
-    """A turn whose history and bulk went; `damage` is set when it was left alone."""
+    """A turn whose history, bulk and runs went; `damage` is set when it was left alone.
+
+    `operation_id` is its tombstone's; None without damage: it was pruned before, and this is about its runs alone.
+    `runs_left` are driven, or have an effect whose outcome is not known.
+    """
 
     goal_id: str
     turn_key: str
     damage: TurnDamage | None
     operation_id: str | None
+    runs: list[str]
+    runs_left: list[str]
 
 
 class CopiedTurn(TypedDict):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VerifiedTurn,
         VerifyReport,
     )
+    from .run_journal import RunJournal
 
 __all__ = [
     "find_settlement",
@@ -199,24 +200,46 @@ def prune_turn_journals(
     keep: int | None = None,
     goal_id: str | None = None,
     dry_run: bool = False,
+    run_journal: RunJournal | None = None,
     client: RuntimeClient | None = None,
     timeout: float | None = None,
 ) -> list[PrunedTurn]:
-    """Removes the history and the bulk of terminal turns; a tombstone stays that still inspects the same.
+    """Removes the history, the bulk and the runs of terminal turns; a tombstone stays that still inspects the same.
+
+    The run of a turn that may go on stays, and so does one that is driven, or has an effect whose outcome is not known.
 
     Args:
-        runtime_root: The folder that holds all turns.
+        runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         older_than: Seconds since a turn was written last.
         keep: How many turns of each goal stay as they are, the latest ones.
         goal_id: Only the turns of this goal.
         dry_run: Only say what would be pruned.
+        run_journal: The journal that `run_turn` was given for these turns; the root's own by default.
         client: The runtime to ask; the default one when None.
         timeout: Seconds to wait for each page; the setting's default when None.
 
+    Returns:
+        The turns, each with the `runs` of it that were removed and the `runs_left`. One that was pruned before, and
+        whose runs are removed only now, has no `operation_id`; one that is left alone has `damage`.
+
+    Raises:
+        TurnJournalError: The runs cannot be reached; nothing was pruned.
+
     Specified in runtime.md, section 6.
     """
-    flow = store_flows.prune(runtime_root, older_than=older_than, keep=keep, goal_id=goal_id, dry_run=dry_run)
-    return run(flow, client or default_client(), timeout)
+    from .turns.retention import prune_flow
+    from .turns.root import open_root
+
+    client = client or default_client()
+    flow = prune_flow(
+        open_root(runtime_root, client),
+        run_journal,
+        older_than=older_than,
+        keep=keep,
+        goal_id=goal_id,
+        dry_run=dry_run,
+    )
+    return run(flow, client, timeout)
 
 
 def repair_turn_journal(

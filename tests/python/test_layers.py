@@ -27,7 +27,7 @@ FACADE = {
     "journal_flows": {"address", "flow", "documents", "session_recovery"},
     "journal": {"address", "bridge", "documents", "flow", "journal_flows", "session_recovery"},
     "store_flows": {"address", "flow", "documents"},
-    "store": {"bridge", "documents", "flow", "store_flows"},
+    "store": {"bridge", "documents", "flow", "run_journal", "store_flows", "turns"},
     "aio": {
         "address",
         "bridge",

@@ -15,6 +15,7 @@ from . import (
     node,
     recovery,
     replay,
+    retention,
     runs,
     store,
     turns,
@@ -64,7 +65,7 @@ app.command(rich_help_panel="Turns")(worker.worker)
 app.command(rich_help_panel="The store")(verification.verify)
 app.command(rich_help_panel="The store")(verification.heads)
 app.command(rich_help_panel="The store")(verification.repair)
-app.command(rich_help_panel="The store")(verification.prune)
+app.command(rich_help_panel="The store")(retention.prune)
 
 _store = typer.Typer(no_args_is_help=True, help="A whole store: its tables, and its copies.")
 _store.command()(store.migrate)
@@ -78,6 +79,8 @@ app.command(rich_help_panel="Runs")(runs.approve)
 _run = typer.Typer(no_args_is_help=True, help="One run of an agent loop.")
 _run.command()(runs.show)
 _run.command()(replay.check)
+_run.command("prune")(retention.prune_runs)
+_run.command()(retention.vacuum)
 app.add_typer(_run, name="run", rich_help_panel="Runs")
 
 _node = typer.Typer(no_args_is_help=True, help="The Node that runs the core.")

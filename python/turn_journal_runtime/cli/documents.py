@@ -46,6 +46,7 @@ MigrateResult: TypeAlias = Annotated[documents.MigrateResult, _Core("MigrateResu
 PrunedTurn: TypeAlias = Annotated[documents.PrunedTurn, _Core("PrunedTurn")]
 RecoverableTurn: TypeAlias = Annotated[documents.RecoverableJournal, _Core("RecoverableTurn")]
 RepairResult: TypeAlias = Annotated[documents.RepairResult, _Core("RepairResult")]
+TurnDamage: TypeAlias = Annotated[documents.TurnDamage, _Core("TurnDamage")]
 TurnHead: TypeAlias = Annotated[documents.TurnHead, _Core("TurnHead")]
 TurnTransition: TypeAlias = Annotated[documents.TurnTransition, _Core("TurnTransition")]
 VerifiedTurn: TypeAlias = Annotated[documents.VerifiedTurn, _Core("VerifiedTurn")]
@@ -110,12 +111,39 @@ class Verification(TypedDict):
     problems: list[VerifiedTurn]
 
 
+class PrunedTurn(TypedDict):
+    """A turn that was pruned, now or before, and what became of its runs; `damage` is set when it was left alone."""
+
+    goal_id: str
+    turn_key: str
+    damage: TurnDamage | None
+    operation_id: str | None
+    runs: list[str]
+    runs_left: list[str]
+
+
 class PruneOutcome(TypedDict):
     """What was pruned, or would be."""
 
     ok: bool
     done: bool
     turns: list[PrunedTurn]
+
+
+class PrunedRuns(TypedDict):
+    """The runs that were removed, or would be, oldest first."""
+
+    ok: Literal[True]
+    done: bool
+    runs: list[str]
+
+
+class Vacuumed(TypedDict):
+    """How large the run journal was, and is now; None: it is in a database."""
+
+    ok: Literal[True]
+    bytes_before: int | None
+    bytes_after: int | None
 
 
 class Migrated(TypedDict):
@@ -320,6 +348,8 @@ ANSWERS: Final[dict[str, Any]] = {
     "store-copy": CopyOutcome,
     "runs": list[ListedRun],
     "run show": RunRecord,
+    "run prune": PrunedRuns,
+    "run vacuum": Vacuumed,
     "run check": list[CheckedRun],
     "settle": Settled,
     "approve": Decided,

@@ -1,17 +1,16 @@
-"""The commands that check a store and put it right: verify, heads, repair, prune."""
+"""The commands that check a store and put it right: verify, heads, repair."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path  # noqa: TC003 - typer reads it
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from ..errors import JournalNotFoundError
 from ..journal import turn_journal_path
-from ..store import prune_turn_journals, repair_turn_journal, turn_heads, verify_turn_journal
+from ..store import repair_turn_journal, turn_heads, verify_turn_journal
 from .invocation import (
     FormatOption,
     RootOption,
@@ -29,11 +28,8 @@ from .progress import count_turns, each, progress
 
 if TYPE_CHECKING:
     from ..documents import TurnHead
-    from .documents import PruneOutcome
 
 GoalOption: TypeAlias = Annotated[str | None, typer.Option("--goal", "-g", help="Only the turns of this goal.")]
-
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @answering
@@ -153,45 +149,3 @@ def repair(
     if answer["plan"] is not None and not answer["done"]:
         blocks.append(Line("Nothing was changed. Add --yes to do it.", "dim"))
     return Report(answer, blocks)
-
-
-@answering
-def prune(
-    older_than: Annotated[
-        str, typer.Option("--older-than", help="How long ago a turn was written last: 90s, 15m, 12h, 30d, 8w.")
-    ],
-    keep: Annotated[int, typer.Option("--keep", help="The latest turns of each goal stay whole.", min=0)] = 0,
-    root: RootOption = None,
-    goal: GoalOption = None,
-    yes: YesOption = False,
-    format: FormatOption = Format.table,
-) -> Report:
-    """Remove the bulk of old turns that are over. Their tombstones stay, and inspect as before."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", older_than)
-    if match is None:
-        raise typer.BadParameter("Give a number with s, m, h, d or w: 30d.", param_hint="--older-than")
-    runtime_root, age = root_of(root), float(match[1]) * _UNITS[match[2]]
-    with err().status("Pruning …" if yes else "Looking …"):
-        turns = prune_turn_journals(runtime_root, older_than=age, keep=keep, goal_id=goal, dry_run=not yes)
-    left = [turn for turn in turns if turn["damage"]]
-    pruned = [(f"{turn['goal_id']}/{short_key(turn['turn_key'])}",) for turn in turns if not turn["damage"]]
-    blocks: list[Block] = [
-        Line(f"Pruned: {counted(len(pruned), 'turn')}.", "bold green")
-        if yes
-        else Line(f"To be pruned: {counted(len(pruned), 'turn')}. Nothing was changed; add --yes to do it.", "bold")
-    ]
-    if pruned and not yes:
-        blocks.append(Rows(("turn",), pruned))
-    if left:
-        blocks += [
-            Heading("Left alone"),
-            Points(
-                [
-                    f"{turn['goal_id']}/{turn['turn_key']}: {turn['damage']['message']}"
-                    for turn in left
-                    if turn["damage"]
-                ]
-            ),
-        ]
-    document: PruneOutcome = {"ok": not left, "done": yes, "turns": turns}
-    return Report(document, blocks, code=4 if left else 0)
