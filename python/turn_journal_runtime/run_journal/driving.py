@@ -19,7 +19,7 @@ from ..errors import (
     TurnJournalError,
     TurnSuspended,
 )
-from .events import KIND_TOOL_CALL, KIND_TOOL_RESULT
+from .events import KIND_APPROVAL, KIND_TOOL_CALL, KIND_TOOL_RESULT
 from .faults import decode_row, name_of, recorded_failure
 from .steps import went_on
 
@@ -220,6 +220,17 @@ class Driving:
                     details={"run_id": self._run_id, "error_type": name_of(error)},
                 )
             )
+
+    def _given_up(self, seq: int, drive: Drive, error: BaseException) -> None:
+        """A step was cancelled before it began. Its number is taken, and a replay that is in time would take the step
+        after those that follow it: unless its outcome is on record, it was cut short like any other."""
+        events = drive.record.get(seq, {})
+        if KIND_APPROVAL in events:
+            is_known = "decision" in self._read(seq, KIND_APPROVAL, events[KIND_APPROVAL])
+        else:
+            is_known = bool(events.keys() - {KIND_TOOL_CALL}) or went_on(drive.attempts.get(seq), drive.last_seq)
+        if not is_known:
+            self._cut_short(error)
 
     def _read(self, seq: int, kind: str, stored: bytes) -> dict[str, Any]:
         """A payload on record; a damaged one ends the drive, for what stands there is not known."""

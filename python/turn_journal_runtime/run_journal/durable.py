@@ -6,6 +6,7 @@ import inspect
 import threading
 from concurrent.futures import CancelledError
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
     from datetime import datetime, timedelta
     from types import TracebackType
+
+    from .drive import Drive
 
 __all__ = ["DurableRun"]
 
@@ -124,12 +127,12 @@ class DurableRun(Sleeping):
         future = executor.submit(copy_context().run, self._run, step)
         with self._returned:
             self._submitted.add(future)
-        future.add_done_callback(self._has_come_back)
+        future.add_done_callback(partial(self._has_come_back, seq, drive))
         return future
 
-    def _has_come_back(self, future: Future[Any]) -> None:
+    def _has_come_back(self, seq: int, drive: Drive, future: Future[Any]) -> None:
         if future.cancelled():
-            self._cut_short(CancelledError())
+            self._given_up(seq, drive, CancelledError())
         with self._returned:
             self._submitted.discard(future)
             self._returned.notify_all()
@@ -137,8 +140,9 @@ class DurableRun(Sleeping):
     def _rest(self) -> None:
         """Waits for the steps in other threads; not with `concurrent.futures.wait`, which never learns of those that
         `shutdown(cancel_futures=True)` has cancelled."""
+        here = {threading.get_ident()}
         with self._returned:
-            while self._submitted:
+            while self._submitted or self._stepping - here:
                 self._returned.wait()
 
     def approval(self, question: str, binds: Any = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -13,9 +14,11 @@ from .sleeps import Sleeping
 from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Generator
     from datetime import datetime, timedelta
     from types import TracebackType
+
+    from .drive import Drive
 
 __all__ = ["AsyncDurableRun"]
 
@@ -59,7 +62,7 @@ class AsyncDurableRun(Sleeping):
     ) -> Coroutine[Any, Any, Any]:
         """As `DurableRun.model`."""
         seq, drive = self._issue()
-        return self._run(self._model(seq, drive, fn, args, request, on_change))
+        return self._numbered(seq, drive, self._model(seq, drive, fn, args, request, on_change))
 
     @overload
     def tool(
@@ -98,47 +101,47 @@ class AsyncDurableRun(Sleeping):
         memo = self._memo(seq, drive, name, args)
         if memo is not _MISS:
             return _known(memo)
-        return self._run(self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
+        return self._numbered(seq, drive, self._tool(seq, drive, name, args, fn, restart_safe, readback, label))
 
     def approval(self, question: str, binds: Any = None) -> Coroutine[Any, Any, Any]:
         """As `DurableRun.approval`."""
         seq, drive = self._issue()
-        return self._run(self._approval(seq, drive, question, binds))
+        return self._numbered(seq, drive, self._approval(seq, drive, question, binds))
 
     def iteration(self, index: int) -> Coroutine[Any, Any, int]:
         """As `DurableRun.iteration`."""
         seq, drive = self._issue()
-        return self._run(self._iteration(seq, drive, index))
+        return self._numbered(seq, drive, self._iteration(seq, drive, index))
 
     def verification(self, name: str, success: bool, **details: Any) -> Coroutine[Any, Any, dict[str, Any]]:
         """As `DurableRun.verification`."""
         seq, drive = self._issue()
-        return self._run(self._verification(seq, drive, name, success, details))
+        return self._numbered(seq, drive, self._verification(seq, drive, name, success, details))
 
     def now(self) -> Coroutine[Any, Any, float]:
         """As `DurableRun.now`."""
         seq, drive = self._issue()
-        return self._run(self._now(seq, drive))
+        return self._numbered(seq, drive, self._now(seq, drive))
 
     def random(self) -> Coroutine[Any, Any, float]:
         """As `DurableRun.random`."""
         seq, drive = self._issue()
-        return self._run(self._random(seq, drive))
+        return self._numbered(seq, drive, self._random(seq, drive))
 
     def uuid(self) -> Coroutine[Any, Any, str]:
         """As `DurableRun.uuid`."""
         seq, drive = self._issue()
-        return self._run(self._uuid(seq, drive))
+        return self._numbered(seq, drive, self._uuid(seq, drive))
 
     def sleep(self, seconds: float | timedelta, *, suspend: bool = False) -> Coroutine[Any, Any, None]:
         """As `DurableRun.sleep`."""
         seq, drive = self._issue()
-        return self._run(self._sleep(seq, drive, seconds, suspend))
+        return self._numbered(seq, drive, self._sleep(seq, drive, seconds, suspend))
 
     def sleep_until(self, moment: float | datetime, *, suspend: bool = False) -> Coroutine[Any, Any, None]:
         """As `DurableRun.sleep_until`."""
         seq, drive = self._issue()
-        return self._run(self._sleep_until(seq, drive, moment, suspend))
+        return self._numbered(seq, drive, self._sleep_until(seq, drive, moment, suspend))
 
     async def _pause(self, seconds: float) -> None:
         woken = asyncio.Event()
@@ -198,6 +201,9 @@ class AsyncDurableRun(Sleeping):
                 self._at_rest = asyncio.Event()
             await self._at_rest.wait()
 
+    def _numbered(self, seq: int, drive: Drive, step: Step[T]) -> Coroutine[Any, Any, T]:
+        return _Numbered(self._run(step), partial(self._given_up, seq, drive))
+
     async def _run(self, step: Step[T]) -> T:
         self._in_flight += 1
         try:
@@ -234,6 +240,30 @@ class AsyncDurableRun(Sleeping):
             return function(*arguments)
         work = partial(copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._journal._threads, work)
+
+
+class _Numbered(Coroutine[Any, Any, T]):
+    """A step that has its number, and is told when it is cancelled before it begins: a coroutine alone is not."""
+
+    __slots__ = ("_given_up", "_step")
+
+    def __init__(self, step: Coroutine[Any, Any, T], given_up: Callable[[BaseException], None]) -> None:
+        self._step = step
+        self._given_up = given_up
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._step.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._step.send(value)
+
+    def throw(self, error: Any, *rest: Any) -> Any:
+        if inspect.getcoroutinestate(self._step) == inspect.CORO_CREATED:
+            self._given_up(error() if isinstance(error, type) else error)
+        return self._step.throw(error, *rest)
+
+    def close(self) -> None:
+        self._step.close()
 
 
 async def _known(value: T) -> T:

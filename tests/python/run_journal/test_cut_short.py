@@ -4,12 +4,14 @@ section 4."""
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.python.run_journal.forms import Form, Killed, drive
+from tests.python.run_journal.forms import Form, Killed, drive, interrupt
 
 from turn_journal_runtime.errors import (
     InvalidJournalError,
@@ -32,7 +34,7 @@ from turn_journal_runtime.run_journal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from turn_journal_runtime.run_journal.drive import Drive
 
@@ -68,6 +70,93 @@ def test_a_time_out_around_a_step_ends_the_drive(journal: RunJournal, step: str)
     assert journal.interrupted_runs() == ["r"]
     assert drive("async", journal, "r", partial(loop, is_late=False)) == "in time"
     assert asked == [True, False]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "wait_for"])
+@pytest.mark.parametrize("step", ["tool", "model", "now", "sleep"])
+def test_a_step_that_is_cancelled_before_it_begins_ends_the_drive(journal: RunJournal, how: str, step: str) -> None:
+    """It has its number: a replay that is in time would take it after what follows it."""
+
+    async def loop(run: AsyncDurableRun, is_late: bool) -> list[Any]:
+        steps: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+            "tool": partial(run.tool, "t", {}, lambda: "in time"),
+            "model": partial(run.model, lambda: "in time"),
+            "now": run.now,
+            "sleep": partial(run.sleep, 0),
+        }
+        task = asyncio.create_task(steps[step]())
+        if is_late and how == "cancelled":
+            task.cancel()
+        with suppress(asyncio.CancelledError, TimeoutError):
+            await (asyncio.wait_for(task, 0) if is_late and how == "wait_for" else task)
+        return [await run.iteration(1)]
+
+    with pytest.raises(JournalConflictError, match=r"cut short by .*CancelledError"):
+        drive("async", journal, "r", partial(loop, is_late=True))
+    assert journal.events("r") == []
+    assert drive("async", journal, "r", partial(loop, is_late=False)) == [1]
+
+
+async def _swallowed(step: asyncio.Task[Any]) -> str:
+    step.cancel()
+    try:
+        return str(await step)
+    except asyncio.CancelledError:
+        return "cancelled"
+
+
+def test_a_step_on_record_may_be_cancelled_before_it_is_replayed(journal: RunJournal) -> None:
+    """What the loop does then is held to the record like anything else."""
+
+    def breaks() -> None:
+        raise ValueError("no")
+
+    async def first(run: AsyncDurableRun) -> None:
+        await run.tool("t", {}, lambda: 1)
+        with suppress(ValueError):
+            await run.tool("u", {}, breaks)
+        await run.now()
+        await run.model(lambda: 2)
+        await run.approval("go on?")
+
+    async def loop(run: AsyncDurableRun) -> list[Any]:
+        steps: list[Coroutine[Any, Any, Any]] = [
+            run.tool("t", {}, lambda: 1),
+            run.tool("u", {}, breaks),
+            run.now(),
+            run.model(lambda: 2),
+            run.approval("go on?"),
+        ]
+        cancelled = [await _swallowed(asyncio.create_task(step)) for step in steps]
+        return [*cancelled, await run.iteration(1)]
+
+    with pytest.raises(TurnSuspended):
+        drive("async", journal, "r", first)
+    with pytest.raises(JournalConflictError, match="cut short"):
+        drive("async", journal, "r", loop)  # the question has no answer yet
+    journal.approve("r", 4, True, by="me")
+    assert drive("async", journal, "r", loop) == [*["cancelled"] * 5, 1]
+
+
+def test_a_step_on_record_may_be_cancelled_before_its_thread_replays_it(journal: RunJournal) -> None:
+    def loop(run: DurableRun, is_replay: bool) -> int:
+        end = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            # A thread that is at something else.
+            pool.submit(end.wait, 10)
+            step = run.submit(pool, "t", {}, lambda: 1)
+            if is_replay:
+                step.cancel()
+            end.set()
+        return run.iteration(1)
+
+    interrupt("sync", journal, "r", lambda run: _done(loop(run._run, is_replay=False)))
+    with DurableRun(journal, "r") as run:
+        assert loop(run, is_replay=True) == 1
+
+
+async def _done(value: Any) -> Any:
+    return value
 
 
 def test_a_time_out_in_a_function_is_a_failure_that_is_recorded(journal: RunJournal) -> None:
