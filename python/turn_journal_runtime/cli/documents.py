@@ -43,7 +43,6 @@ class _Core:
 Inspection: TypeAlias = Annotated[documents.Inspection, _Core("Inspection")]
 ListedTurn: TypeAlias = Annotated[documents.ListedTurn, _Core("ListedTurn")]
 MigrateResult: TypeAlias = Annotated[documents.MigrateResult, _Core("MigrateResult")]
-PrunedTurn: TypeAlias = Annotated[documents.PrunedTurn, _Core("PrunedTurn")]
 RecoverableTurn: TypeAlias = Annotated[documents.RecoverableJournal, _Core("RecoverableTurn")]
 RepairResult: TypeAlias = Annotated[documents.RepairResult, _Core("RepairResult")]
 TurnDamage: TypeAlias = Annotated[documents.TurnDamage, _Core("TurnDamage")]

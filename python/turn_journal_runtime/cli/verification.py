@@ -23,7 +23,7 @@ from .invocation import (
     short_key,
     shown_root,
 )
-from .output import Block, Format, Heading, Line, Points, Report, Rows, counted, err
+from .output import Block, Format, Line, Points, Report, Rows, counted
 from .progress import count_turns, each, progress
 
 if TYPE_CHECKING:
