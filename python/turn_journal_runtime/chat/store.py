@@ -159,12 +159,12 @@ class SessionStore:
         """
         for field, text in (("message", message), ("client_turn_id", client_turn_id)):
             if not isinstance(text, str) or (field == "client_turn_id" and not text.strip()):
-                raise InvalidJournalError(f"A {field} is a text.", kind="invalid_request", details={"field": field})
+                raise InvalidJournalError(f"The {field} is a text.", kind="invalid_request", details={"field": field})
             try:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidJournalError(
-                    f"A {field} is valid Unicode.", kind="invalid_request", details={"field": field}
+                    f"The {field} is valid Unicode.", kind="invalid_request", details={"field": field}
                 ) from None
         with self._transaction() as cursor:
             self._session(cursor, session_id)

@@ -21,6 +21,8 @@ from ..errors import JournalCorruptError, JournalStoreError, TurnBusyError
 from .folders import check_inside, make_folder, replace_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from filelock import ReadWriteLock
 
 #: How long a turn's own lock may be busy with reads and writes, each of which takes milliseconds.
@@ -87,22 +89,40 @@ def acquire_lease(root: Path, journal_path: Path, *, take_over: bool = False) ->
 
     stem = journal_path.with_suffix("")
     record = Path(f"{stem}.lease")
-    try:
-        make_folder(root, journal_path.parent)
-        for suffix in (".lock", ".lease"):
-            check_inside(root, Path(f"{stem}{suffix}"))
-        turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+    with _told(stem):
         try:
-            with turn.write_lock(timeout=_PATIENCE_SECONDS):
-                return _take(stem, record, take_over=take_over)
-        finally:
-            turn.close()
-    except (Timeout, _ForkedError):
-        raise TurnBusyError("The turn is being read or written all the time: try again.") from None
+            make_folder(root, journal_path.parent)
+            for suffix in (".lock", ".lease"):
+                check_inside(root, Path(f"{stem}{suffix}"))
+            turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+            try:
+                with turn.write_lock(timeout=_PATIENCE_SECONDS):
+                    return _take(stem, record, take_over=take_over)
+            finally:
+                turn.close()
+        except (Timeout, _ForkedError):
+            raise TurnBusyError("The turn is being read or written all the time: try again.") from None
+
+
+@contextlib.contextmanager
+def _told(stem: Path) -> Iterator[None]:
+    """Says which file no lock can be taken on."""
+    import sqlite3  # filelock's locks are files of SQLite
+
+    try:
+        yield
     except OSError as error:
         raise JournalStoreError(
-            "The turn's lease cannot be taken: see that this user may write to the turn's folder.",
-            details={"errno": error.errno},
+            f"The turn's lease cannot be taken in {stem.parent} ({error.strerror or error}): see that the runtime root "
+            "is a folder, and that this user may write to it.",
+            details={"path": str(stem.parent), "errno": error.errno},
+        ) from error
+    except sqlite3.Error as error:
+        raise JournalStoreError(
+            f"{stem}.lock does not serve as a lock ({error}): see that this user may write to it; when it is none, and "
+            "nobody drives the turn, remove it.",
+            kind="store_unsafe_path",
+            details={"path": f"{stem}.lock"},
         ) from error
 
 
@@ -114,27 +134,28 @@ def is_driven(journal_path: Path) -> bool:
     last = _read(Path(f"{stem}.lease"))
     if last is None or not _lock_file(stem, last.number).exists():
         return False
-    try:
-        turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
-    except _ForkedError:
-        return True
-    try:
-        # Under the turn's lock, so that a driver which comes just now does not take this look for a holder.
-        with turn.write_lock(timeout=_PATIENCE_SECONDS):
-            last = _read(Path(f"{stem}.lease"))
-            file = None if last is None else _lock_file(stem, last.number)
-            if file is None or not file.exists():
-                return False
-            lock = ReadWriteLock(file, is_singleton=False)
-            try:
-                lock.acquire_write(blocking=False)
-            finally:
-                lock.close()
-    except (Timeout, _ForkedError):
-        return True
-    finally:
-        turn.close()
-    return False
+    with _told(stem):
+        try:
+            turn = ReadWriteLock(f"{stem}.lock", is_singleton=False)
+        except _ForkedError:
+            return True
+        try:
+            # Under the turn's lock, so that a driver which comes just now does not take this look for a holder.
+            with turn.write_lock(timeout=_PATIENCE_SECONDS):
+                last = _read(Path(f"{stem}.lease"))
+                file = None if last is None else _lock_file(stem, last.number)
+                if file is None or not file.exists():
+                    return False
+                lock = ReadWriteLock(file, is_singleton=False)
+                try:
+                    lock.acquire_write(blocking=False)
+                finally:
+                    lock.close()
+        except (Timeout, _ForkedError):
+            return True
+        finally:
+            turn.close()
+        return False
 
 
 def _take(stem: Path, record: Path, *, take_over: bool) -> TurnLease:

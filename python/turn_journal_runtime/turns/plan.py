@@ -119,4 +119,4 @@ def _check_identity(field: str, value: Any, *, may_have_colons: bool = True) -> 
         # The parts are joined by colons: with one inside, two turns could share an effect id.
         problem = "has no ':' when a turn_instance_id is given"
     if problem is not None:
-        raise InvalidJournalError(f"A {field} {problem}.", kind="invalid_request", details={"field": field})
+        raise InvalidJournalError(f"The {field} {problem}.", kind="invalid_request", details={"field": field})

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -190,6 +191,21 @@ def test_a_link_that_stays_in_the_root_is_fine(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     assert Turn(tmp_path, is_async=False).run(CallableHost(lambda context: dict(RESULT))).ok
+
+
+def test_a_lock_that_cannot_be_taken_is_named(tmp_path: Path, journal_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(JournalStoreError, match=r"file.goals.*see that the runtime root is a folder"):
+        Turn(tmp_path / "file", is_async=False).run(ScriptedHost())
+    lease = acquire_lease(journal_path.parents[3], journal_path)
+    lock = journal_path.with_suffix(".lock")
+    lock.write_text("no lock " * 1000)
+    for take in (partial(acquire_lease, journal_path.parents[3]), is_driven):
+        with pytest.raises(JournalStoreError, match="does not serve as a lock") as raised:
+            take(journal_path)
+        assert (raised.value.kind, raised.value.details) == ("store_unsafe_path", {"path": str(lock)})
+    lock.unlink()
+    lease.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

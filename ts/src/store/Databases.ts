@@ -119,7 +119,7 @@ const refuseFolders = (database: Effect.Effect<Database>): DatabaseService => {
           new InvalidJournal({
             kind: "invalid_request",
             message:
-              "A folder has no leases to take, no sessions and no schema: its drivers hold locks of the kernel and keep files. Give postgresql://….",
+              "Only a database has tables to make, leases and sessions to ask for, and this is a folder, which needs none of it. Give postgresql://….",
             details: { field }
           })
         )

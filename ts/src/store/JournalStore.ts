@@ -178,7 +178,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     const place = yield* Effect.fromResult(Place.ofPath(path))
     if (at !== undefined && at !== null) return yield* journalAt(driver, readDocument, limits, place, at)
     const stored = yield* driver.load(place)
-    const document = yield* Effect.fromResult(readDocument(place, yield* Effect.fromResult(present(stored))))
+    const document = yield* Effect.fromResult(readDocument(place, yield* Effect.fromResult(present(place, stored))))
     const position = stored.history === null ? null : positionOf(stored.history, document)
     return { journal: document.journal, operation_id: document.operationId, seq: position?.seq ?? null }
   })
@@ -191,7 +191,9 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     return Effect.flatMap(driver.snapshot(place), (snapshot) =>
       snapshot === null
         ? Effect.flatMap(driver.load(place), (stored) =>
-            Effect.fromResult(Result.flatMap(present(stored), (snapshot) => inspectSnapshot(place, snapshot, request)))
+            Effect.fromResult(
+              Result.flatMap(present(place, stored), (snapshot) => inspectSnapshot(place, snapshot, request))
+            )
           )
         : Effect.fromResult(inspectSnapshot(place, snapshot, request))
     )

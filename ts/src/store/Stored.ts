@@ -9,7 +9,7 @@ import { canonicalText } from "../journal/Value.ts"
 import type { Encoded, HistoryEnd, Position, Snapshot } from "./Driver.ts"
 import { corrupt } from "./Failure.ts"
 import type { LineFault } from "./History.ts"
-import type { Place } from "./Place.ts"
+import { isDatabase, type Place } from "./Place.ts"
 import { Recent } from "./Recent.ts"
 
 export interface Document {
@@ -198,14 +198,26 @@ const journalIsGone = (): JournalCorrupt =>
   )
 
 /** The journal, or why there is none. */
-export const present = ({ snapshot, history }: Encoded): Result.Result<Snapshot, JournalNotFound | JournalCorrupt> => {
+export const present = (
+  place: Place,
+  { snapshot, history }: Encoded
+): Result.Result<Snapshot, JournalNotFound | JournalCorrupt> => {
   if (snapshot !== null) return Result.succeed(snapshot)
   if (history !== null && history.sealed !== null) return Result.fail(journalIsGone())
+  const { where, details } = shown(place)
   return Result.fail(
     new JournalNotFound({
       kind: "journal_not_found",
-      message: "No journal is stored at that address: write its first one, or check the root, the goal and the key.",
-      details: {}
+      message: `No journal is stored ${where}: write its first one, or check the root, the goal and the key.`,
+      details
     })
   )
+}
+
+/** What a turn that is not there is called. A path in a database may carry a password. */
+const shown = ({ path, address }: Place): { readonly where: string; readonly details: Record<string, string> } => {
+  if (!isDatabase(path)) return { where: `at ${path}`, details: { path } }
+  if (address === null) return { where: "there", details: {} }
+  const { goalId, turnKey } = address
+  return { where: `in that database for ${goalId}/${turnKey}`, details: { goal_id: goalId, turn_key: turnKey } }
 }

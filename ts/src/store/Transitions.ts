@@ -28,7 +28,7 @@ const collect = <A>(
     })
     const { snapshot } = yield* driver.scan(place, chain.visit, "settled")
     const history = chain.end()
-    const stored = yield* Effect.fromResult(present({ snapshot, history }))
+    const stored = yield* Effect.fromResult(present(place, { snapshot, history }))
     if (history.damage !== null) return yield* historyDamaged(history.damage.fault, history.damage.line)
     const position =
       history.open.length === 0 ? null : positionOf(history, yield* Effect.fromResult(read(place, stored)))

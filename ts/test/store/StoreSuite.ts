@@ -112,7 +112,10 @@ export const suite = (name: string, driver: Layer.Layer<Driver, unknown>, plant:
           const { store, root } = yield* fresh
           const turnKey = "turn-1"
           const ask = { runtimeRoot: root, goalId: GOAL, agentId: AGENT, turnKey }
-          assert.strictEqual(yield* kindOf(store.inspectStored(ask)), "journal_not_found")
+          const missing = yield* Effect.flip(store.inspectStored(ask))
+          assert.strictEqual(missing.kind, "journal_not_found")
+          assert.include(missing.message, turnKey)
+          assert.include(JSON.stringify(missing.details), turnKey)
           for (const journal of wholeTurn({ turnKey, todoId: "todo-1", instanceId: "i-1" })) {
             yield* store.write({ path: pathOf(root, turnKey), journal })
             const { journal_status, completed_phases } = yield* store.inspectStored(ask)
