@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["delete_rows", "prunable", "remove", "remove_all", "turn_of"]
 
 #: How long one transaction removes runs, in seconds: so long a writer waits, or as long as a single run takes.
-_AT_A_TIME: Final = 0.05
+_AT_A_TIME: Final = 0.02
+#: Who waits for a file asks again after at most so many seconds, and finds it free in this pause between transactions.
+_PAUSE: Final = 0.1
 #: How many runs one transaction looks at, at most.
 _LOOKED_AT: Final = 500
 
@@ -89,8 +91,12 @@ def remove_all(
     """What becomes of each of these runs: see `remove`, of which it takes as many transactions as it needs."""
     gone: dict[str, bool | None] = {}
     while len(gone) < len(run_ids):
+        began = time.monotonic()
         part = run_ids[len(gone) : len(gone) + _LOOKED_AT]
         gone |= journal._remove(part, ended_before=ended_before, dry_run=dry_run)
+        if len(gone) < len(run_ids) and not dry_run:
+            # As long as it took: without a pause who waits would hardly ever come between.
+            time.sleep(min(time.monotonic() - began, _PAUSE))
     if not dry_run and any(gone.values()):
         journal._database.empty_log()
     return gone

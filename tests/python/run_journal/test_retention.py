@@ -8,6 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,6 +144,9 @@ def test_one_that_writes_gets_in_between(
     journal: RunJournal, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No transaction removes more runs than there is time for, but one."""
+    pauses: list[float] = []
+    clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=pauses.append)
+    monkeypatch.setattr(retention, "time", clock)
     monkeypatch.setattr(retention, "_AT_A_TIME", 0)
     for number in range(5):
         journal.open_run(f"r{number}")
@@ -156,6 +161,8 @@ def test_one_that_writes_gets_in_between(
         monkeypatch.setattr(journal, "_remove", between)
         assert journal.prune(0) == [f"r{number}" for number in range(5)]
         assert [event.seq for event in other.events("other")] == [1, 2, 3, 4, 5]
+    assert len(pauses) == 4, "one that waits for the file comes between"
+    assert all(0 < pause <= 0.1 for pause in pauses)
 
 
 def test_a_run_that_is_begun_again_meanwhile_stays(

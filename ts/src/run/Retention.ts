@@ -21,7 +21,9 @@ export interface PruneOptions {
 }
 
 /** How long one transaction removes runs, in ms: so long a writer waits, or as long as a single run takes. */
-const AT_A_TIME = 50
+const AT_A_TIME = 20
+/** Who waits for a file asks again after at most so many ms, and finds it free in this pause between transactions. */
+export const PAUSE = 100
 /** How many runs one transaction looks at, at most. */
 export const LOOKED_AT = 500
 

@@ -9,6 +9,7 @@ import { backup as copyDatabase } from "node:sqlite"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
@@ -244,10 +245,11 @@ const prune = Effect.fnUntraced(function* (
   const gone: Array<string> = []
   for (let at = 0; at < runIds.length; ) {
     const part = { runIds: runIds.slice(at, at + Retention.LOOKED_AT), before }
-    const looked = yield* attempting(() => Retention.remove(database, ownership, part, dryRun))
+    const [took, looked] = yield* Effect.timed(attempting(() => Retention.remove(database, ownership, part, dryRun)))
     for (const [runId, went] of looked) if (went) gone.push(runId)
     at += looked.size
-    yield* Effect.yieldNow
+    // As long as it took: without a pause who waits would hardly ever come between.
+    if (at < runIds.length && !dryRun) yield* Effect.sleep(Math.min(Duration.toMillis(took), Retention.PAUSE))
   }
   if (gone.length > 0 && !dryRun) yield* attempting(() => database.emptyLog())
   return gone
