@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from ..address import is_database
 from ..bridge import default_client
 from ..flow import answered, run
+from ..turns.giving_up import given_up_by
 from ..turns.lease import TurnLease, acquire_lease
 from ..turns.outcome import TurnRecoveryBlockedError
 from ..turns.plan import plan_turn
@@ -301,10 +302,15 @@ class _Conversation:
                     return self._end(turn, "failed", None, result.failure_kind or result.failed_phase)
                 if self._stopping.wait(max(result.retry_due - time.time(), 0)):
                     return None
-                result = self._drive(turn, retry_failed=True)
+                # Somebody may have given it up meanwhile: then its recorded failure is its end.
+                result = self._drive(turn, retry_failed=not self._is_given_up(turn))
         except TurnRecoveryBlockedError as error:
             return self._end(turn, "failed", None, error.decision["reason"])
         return self._end(turn, "answered", result.result, None)
+
+    def _is_given_up(self, turn: ChatTurn) -> bool:
+        root, plan = open_root(self._root, self._client), plan_turn(**self._identity(turn))
+        return run(given_up_by(root, plan.goal_id, plan.turn_key), self._client) is not None
 
     def _drive(self, turn: ChatTurn, *, retry_failed: bool) -> TurnResult:
         binding = run(self._sessions(turn).binding(), self._client)

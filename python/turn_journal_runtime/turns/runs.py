@@ -6,6 +6,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from ..errors import JournalCorruptError
+
 if TYPE_CHECKING:
     from ..run_journal import RunJournal
     from ..run_journal.ending import HeldRun
@@ -77,9 +79,13 @@ class AbandonedRun:
         self._held: HeldRun | None = None
 
     def in_doubt(self) -> tuple[str, ...]:
-        """The keys of its tools that may have run: recorded as begun, without an outcome."""
+        """The keys of its tools that may have run: recorded as begun, without an outcome. The run's own id stands for
+        those of a record that is damaged."""
         journal = self._found()
-        return () if journal is None else tuple(step.idempotency_key for step in journal.uncertain(self._run_id))
+        try:
+            return () if journal is None else tuple(step.idempotency_key for step in journal.uncertain(self._run_id))
+        except JournalCorruptError:
+            return (self._run_id,)
 
     def hold(self) -> None:
         """Keeps the run from going on, when it has not ended.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.python.chat.chat_hosts import NotingHost, notes_of
 
+from turn_journal_runtime import give_up_turn, list_turn_journals
 from turn_journal_runtime.chat import ChatRuntime, ChatSession, SessionNotFoundError, SessionStore
 from turn_journal_runtime.errors import TurnBusyError, TurnSuspended
 from turn_journal_runtime.hosts import CallableHost
@@ -229,6 +230,31 @@ def test_a_message_that_waits_for_its_back_off_is_not_lost_when_the_runtime_ends
     assert [turn.status for turn in chat.store.turns("s")] == ["running", "queued"]
     with pytest.raises(RuntimeError, match="resume_session"):
         waits.wait(1)
+
+
+def test_a_message_that_is_given_up_in_its_back_off_holds_up_no_other(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = chat.runtime(lambda session: FailingHost(session, chat.folder))
+    runtime.open_session(session_id="s", **PLACE)
+    backing_off, go_on = threading.Event(), threading.Event()
+    conversation = runtime._conversations["s"]
+
+    def wait(seconds: float) -> bool:
+        backing_off.set()
+        return not go_on.wait(60)
+
+    monkeypatch.setattr(conversation._stopping, "wait", wait)
+    waits = runtime.submit_turn("s", "rate_limited", "id-0")
+    assert backing_off.wait(60)
+    (failed,) = list_turn_journals(chat.folder)
+    names: dict[str, Any] = {"goal_id": "chat", "agent_id": "s", "turn_key": failed["turn_key"]}
+    assert give_up_turn(chat.folder, **names, reason="Never mind.", by="anna").changed
+    go_on.set()
+    ended = waits.wait(60)
+    assert (ended.status, ended.reason) == ("failed", "given_up")
+    assert len(notes_of(chat.folder, "session-of-s")) == 0
+    assert runtime.submit_turn("s", "fine", "id-1").wait(60).status == "answered"
 
 
 def test_closing_a_session_cancels_what_waits_and_ends_what_runs(chat: Chat) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +50,8 @@ from turn_journal_runtime.turns.plan import PHASES, plan_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.conftest import Eventually
 
 REASON, BY = "The task is obsolete.", "anna"
 PLAN = plan_turn(goal_id=GOAL, agent_id=AGENT, todo_id=TODO)
@@ -350,6 +357,19 @@ def test_its_run_is_closed_and_a_tool_that_may_have_run_is_named(turn: Turn) -> 
         assert meta.status == "done"
 
 
+def test_a_run_whose_record_is_damaged_keeps_no_turn_from_being_given_up(tmp_path: Path) -> None:
+    turn = Turn(tmp_path / "root", is_async=False)
+    turn.kill(CallableHost(working))
+    with sqlite3.connect(tmp_path / "root" / "runs" / "journal.db") as database:
+        assert database.execute("UPDATE journal SET payload = '{' WHERE kind = 'tool_call'").rowcount == 2
+    database.close()
+    given = give_up(turn)
+    # What it did nobody can tell.
+    assert (given.changed, given.in_doubt, given.run_id) == (True, (PLAN.turn_key,), PLAN.turn_key)
+    with turn.runs() as runs:
+        assert runs.interrupted_runs() == []
+
+
 def test_its_run_is_closed_in_the_journal_that_the_driver_was_given(turn: Turn, tmp_path: Path) -> None:
     with RunJournal(tmp_path / "own.db") as runs:
         turn.kill(CallableHost(working), run_journal=runs)
@@ -385,6 +405,51 @@ def test_killed_between_its_two_writes_it_is_made_whole_when_it_is_called_again(
         again = give_up(turn)
         assert (again.changed, again.by, again.run_id) == (False, BY, PLAN.turn_key)
         assert runs.interrupted_runs() == []
+
+
+KILLED = """
+import os, signal, sys
+from turn_journal_runtime import RuntimeClient, give_up_turn
+
+class Killed(RuntimeClient):
+    def call(self, method, params, *, timeout=None):
+        answer = super().call(method, params, timeout=timeout)
+        if method == "turn_journal.write":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+names = {"goal_id": "goal", "agent_id": "agent", "todo_id": "todo"}
+give_up_turn(sys.argv[1], **names, reason="The first word.", by="anna", client=Killed())
+"""
+
+
+@pytest.mark.process
+def test_a_process_that_is_killed_between_the_two_writes_leaves_what_the_next_one_finishes(
+    root: Path | str, eventually: Eventually
+) -> None:
+    turn = Turn(root, is_async=False)
+    turn.kill(CallableHost(working))
+    leases = {"TURN_JOURNAL_TURN_LEASE": "2", "TURN_JOURNAL_RUN_LEASE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(root)], env={**os.environ, **leases}, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert turn.journal["status"] == "failed"
+
+    finished: list[GivenUpTurn] = []
+
+    def finish() -> bool:
+        try:
+            finished.append(give_up(turn))
+        except TurnBusyError:
+            assert isinstance(root, str)  # until the leases have ended; in a folder it is free at once
+        return finished != []
+
+    eventually(finish, 30)
+    (again,) = finished
+    assert (again.changed, again.reason, again.run_id) == (False, "The first word.", PLAN.turn_key)
+    with turn.runs() as runs:
+        assert runs.interrupted_runs(include_owned=True) == []
 
 
 def test_killed_before_the_turn_is_taken_up_again_it_is_still_given_up(root: Path | str) -> None:

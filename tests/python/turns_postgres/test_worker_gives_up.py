@@ -10,16 +10,21 @@ import psycopg
 import pytest
 from tests.chaos.hosts.fleet import AGENT, GOAL, Fleet, FleetWorker
 from tests.process.hosts.harness import is_gone
+from tests.python.cli.conftest import command
 from tests.python.turns.roots import emptied
 from tests.python.turns.world import KilledError, ScriptedHost, rate_limited
 
 from turn_journal_runtime import GivenUpTurn, TurnBusyError, give_up_turn, recoverable_turns, run_turn
+from turn_journal_runtime.turns.plan import plan_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import Eventually
+    from tests.python.cli.conftest import Command
+
+__all__ = ["command"]
 
 pytestmark = pytest.mark.process
 
@@ -88,11 +93,14 @@ def test_what_waits_in_the_queue_is_dropped_once_it_was_given_up(
 
 
 def test_a_worker_that_drives_the_turn_is_named_and_loses_it_when_it_is_taken(
-    fleet: Fleet, hire: Any, eventually: Eventually
+    fleet: Fleet, hire: Any, eventually: Eventually, command: Command
 ) -> None:
     fleet.defer("program")
     worker = hire(entry="run_program")
     eventually(lambda: len(pids(fleet)) == 3, 90)
+    key = plan_turn(**NAMES, todo_id="program").turn_key
+    looked = command("give-up", f"{GOAL}/{key}", "--root", fleet.url, "-f", "json").json
+    assert (looked["driven"], looked["done"], looked["failed_phase"]) == (True, False, "host_execute")
     with pytest.raises(TurnBusyError) as busy:
         give_up(fleet, "program")
     assert busy.value.details["pid"] == worker.process.pid
