@@ -72,14 +72,16 @@ def schemas() -> str:
 
 
 def _described(schema: dict[str, Any]) -> str:
+    said = schema.get("description", "")
     if schema.get("type") != "object" or not schema.get("properties"):
-        return _type(schema)
+        return said or _type(schema)
     required = set(schema.get("required", ()))
     rows = [
-        f"| `{name}{'' if name in required else '?'}` | {_type(field)} |"
+        f"| `{name}{'' if name in required else '?'}` | {_type(field)} | {field.get('description', '')} |"
         for name, field in schema["properties"].items()
     ]
-    return "| field | type |\n| --- | --- |\n" + "\n".join(rows)
+    table = "| field | type | what it is |\n| --- | --- | --- |\n" + "\n".join(rows)
+    return f"{said}\n\n{table}" if said else table
 
 
 def _type(schema: dict[str, Any]) -> str:

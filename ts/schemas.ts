@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import * as Schema from "effect/Schema"
 import { ERRORS } from "./src/contract/Errors.ts"
+import { isObject, type JsonObject, type JsonValue } from "./src/contract/Json.ts"
 import { Ready } from "./src/contract/Messages.ts"
 import { PROTOCOL_ERRORS } from "./src/contract/ProtocolErrors.ts"
 import { methods } from "./src/rpc/Methods.ts"
@@ -31,7 +32,19 @@ const folder = fileURLToPath(new URL("../schemas/", import.meta.url))
 const jsonSchema = (title: string, schema: Schema.Constraint, open = false): unknown => {
   const document = Schema.toJsonSchemaDocument(schema, { onExcessProperty: open ? "ignore" : "error" })
   const definitions = Object.keys(document.definitions).length === 0 ? {} : { $defs: document.definitions }
-  return { $schema: "https://json-schema.org/draft/2020-12/schema", title, ...document.schema, ...definitions }
+  const whole = { $schema: "https://json-schema.org/draft/2020-12/schema", title, ...document.schema, ...definitions }
+  return plainly(whole as JsonObject)
+}
+
+/** What is said of a field, beside what it is: Effect writes it as one more condition that the field has to meet. */
+const plainly = (schema: JsonValue): JsonValue => {
+  if (Array.isArray(schema)) return schema.map(plainly)
+  if (!isObject(schema)) return schema
+  const { allOf = [], ...rest } = schema
+  const whole = [rest, ...(allOf as ReadonlyArray<JsonObject>)].flatMap((part) => Object.entries(part))
+  const names = whole.map(([name]) => name)
+  if (new Set(names).size < names.length) throw new Error(`two conditions of one name: ${names.join(", ")}`)
+  return Object.fromEntries(whole.map(([name, value]) => [name, plainly(value)]))
 }
 
 /** One row per class of error; the kinds of JSON-RPC's own errors are theirs alone. */

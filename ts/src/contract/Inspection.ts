@@ -1,5 +1,6 @@
 /** What an inspection says of a journal: turn-journal.md sections 3 and 4. */
 import * as Schema from "effect/Schema"
+import { COMPLETED, field, STATUS } from "./Fields.ts"
 import { INSPECTION_SCHEMA } from "./Names.ts"
 import { RecoveryAudit, RecoveryDecision } from "./Recovery.ts"
 
@@ -35,32 +36,34 @@ export type Violation = typeof Violation.Type
 
 const Known = Schema.NullOr(Schema.Boolean)
 
-/** What the original turn is known to have done; null: not known. */
 export const RecordedEffects = Schema.Struct({
-  host_invoked: Known,
-  state_written: Known,
-  quota_spent: Known,
-  scheduler_acknowledged: Known
-}).annotate({ identifier: "RecordedEffects" })
+  host_invoked: field(Known, "Whether the host was called."),
+  state_written: field(Known, "Whether the work was written back."),
+  quota_spent: field(Known, "Whether the quota was spent."),
+  scheduler_acknowledged: field(Known, "Whether the scheduler acknowledged.")
+}).annotate({
+  identifier: "RecordedEffects",
+  description: "What the original turn is known to have done; null: that is not known."
+})
 export type RecordedEffects = typeof RecordedEffects.Type
 
 export const Inspection = Schema.Struct({
-  ok: Schema.Literal(true),
-  schema_version: Schema.Literal(INSPECTION_SCHEMA),
-  decision: Schema.Literals(["replay_legal", "replay_blocked"]),
-  journal_status: Schema.String,
-  replay_legal: Schema.Boolean,
-  goal_matches: Schema.Boolean,
-  owner_matches: Schema.Boolean,
-  turn_key_matches: Schema.Boolean,
-  phases_form_ordered_prefix: Schema.Boolean,
-  completed_phases: Schema.Array(Schema.String),
-  tombstone_retained: Schema.Boolean,
-  violations: Schema.Array(Violation),
-  journal_consistent: Schema.Boolean,
-  recovery_decision: RecoveryDecision,
-  last_recovery: Schema.NullOr(RecoveryAudit),
-  recorded_effects: RecordedEffects,
-  effects: Schema.Tuple([])
-}).annotate({ identifier: "Inspection" })
+  ok: field(Schema.Literal(true), "Always true: what is wrong with a journal is a violation, and no error."),
+  schema_version: field(Schema.Literal(INSPECTION_SCHEMA), "The name of this document's schema."),
+  decision: field(Schema.Literals(["replay_legal", "replay_blocked"]), "`replay_legal` in words."),
+  journal_status: STATUS,
+  replay_legal: field(Schema.Boolean, "Whether the turn is over, and its journal may be replayed as a record."),
+  goal_matches: field(Schema.Boolean, "Whether the journal is of the goal that was asked for."),
+  owner_matches: field(Schema.Boolean, "Whether it is of the agent that was asked for."),
+  turn_key_matches: field(Schema.Boolean, "Whether it is of the turn that was asked for."),
+  phases_form_ordered_prefix: field(Schema.Boolean, "Whether the completed phases are the first ones of the plan."),
+  completed_phases: COMPLETED,
+  tombstone_retained: field(Schema.Boolean, "Whether the turn has a status that is over."),
+  violations: field(Schema.Array(Violation), "The rules that the journal breaks, in the order of the contract."),
+  journal_consistent: field(Schema.Boolean, "Whether the journal agrees with itself and with what was asked for."),
+  recovery_decision: field(RecoveryDecision, "What may happen to the turn."),
+  last_recovery: field(Schema.NullOr(RecoveryAudit), "The last recovery; null: the journal records none."),
+  recorded_effects: field(RecordedEffects, "What the turn is known to have done."),
+  effects: field(Schema.Tuple([]), "Always empty: an inspection has no effects.")
+}).annotate({ identifier: "Inspection", description: "What the rules say of a journal." })
 export type Inspection = typeof Inspection.Type

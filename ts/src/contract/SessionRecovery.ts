@@ -1,5 +1,6 @@
 /** The question and the answer of `session_recovery.assess`: session-recovery.md section 2. */
 import * as Schema from "effect/Schema"
+import { field } from "./Fields.ts"
 import { RecoveryCheck } from "./Recovery.ts"
 
 const Document = Schema.Record(Schema.String, Schema.Json)
@@ -9,17 +10,22 @@ const Document = Schema.Record(Schema.String, Schema.Json)
  * raised, `resolved` it answered with a binding or null.
  */
 export const BindingAnswer = Schema.Struct({
-  status: Schema.Literals(["unavailable", "pending", "failed", "resolved"]),
-  binding: Schema.optionalKey(Schema.Json)
-}).annotate({ identifier: "BindingAnswer" })
+  status: field(
+    Schema.Literals(["unavailable", "pending", "failed", "resolved"]),
+    "Whether there is a resolver, whether it was asked, and whether it answered."
+  ),
+  binding: field(Schema.optionalKey(Schema.Json), "The session that it knows; null: there is none.")
+}).annotate({ identifier: "BindingAnswer", description: "What the caller's resolver of sessions has said." })
 export type BindingAnswer = typeof BindingAnswer.Type
 
 export const AssessParams = Schema.Struct({
-  request: Document,
-  /** The failed turn's journal; absent: only the request and the binding are compared. */
-  journal: Schema.optionalKey(Schema.Json),
-  binding: BindingAnswer
-})
+  request: field(Document, "The request that the host is to get."),
+  journal: field(
+    Schema.optionalKey(Schema.Json),
+    "The failed turn's journal; absent: only the request and the binding are compared."
+  ),
+  binding: field(BindingAnswer, "What is known of the host's session.")
+}).annotate({ description: "A request that is to resume the session of a failed turn." })
 export type AssessParams = typeof AssessParams.Type
 
 export const REFUSALS = {
@@ -45,9 +51,20 @@ export type RefusalReason = keyof typeof REFUSALS
  * `resolved`: the request resumes the session; `refused`: the check and the error say why not.
  */
 export const Assessment = Schema.Struct({
-  status: Schema.Literals(["unchanged", "binding_needed", "resolved", "refused"]),
-  request: Document,
-  check: Schema.NullOr(RecoveryCheck),
-  error: Schema.NullOr(Schema.Struct({ reason: RefusalReason, message: Schema.String }))
-}).annotate({ identifier: "Assessment" })
+  status: field(
+    Schema.Literals(["unchanged", "binding_needed", "resolved", "refused"]),
+    "Whether the request stands, needs the resolver, resumes the session, or may not be sent."
+  ),
+  request: field(Document, "The request as it is to be sent."),
+  check: field(Schema.NullOr(RecoveryCheck), "What was found of the session; null: nothing was looked at."),
+  error: field(
+    Schema.NullOr(
+      Schema.Struct({
+        reason: field(RefusalReason, "Why, as a name that programs can compare."),
+        message: field(Schema.String, "Why, and what to do.")
+      })
+    ),
+    "Why the session is not resumed; null: it is, or needs not be."
+  )
+}).annotate({ identifier: "Assessment", description: "Whether a host's session may be resumed." })
 export type Assessment = typeof Assessment.Type

@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
+import { DEFAULT_PAGE, MAX_PAGE } from "../contract/Fields.ts"
 import type { Inspection } from "../contract/Inspection.ts"
 import {
   check,
@@ -18,7 +19,7 @@ import {
 } from "../contract/Json.ts"
 import type { ReadResult, WriteResult } from "../contract/Messages.ts"
 import type { RecoveryCheck } from "../contract/Recovery.ts"
-import { DEFAULT_PAGE, type HistoryResult, MAX_PAGE, type RepairResult } from "../contract/Store.ts"
+import type { HistoryResult, RepairResult } from "../contract/Store.ts"
 import { type Admission, admit, expectEffect } from "../journal/Admission.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { decideTransition } from "../journal/Transition.ts"

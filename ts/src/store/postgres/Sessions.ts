@@ -7,7 +7,7 @@ import type {
   SessionLine,
   WriteSessionParams
 } from "../../contract/Database.ts"
-import { DEFAULT_PAGE, MAX_PAGE } from "../../contract/Store.ts"
+import { DEFAULT_PAGE, MAX_PAGE } from "../../contract/Fields.ts"
 import type { StoreError } from "../Failure.ts"
 import type { Server } from "./Server.ts"
 
