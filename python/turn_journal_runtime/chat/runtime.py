@@ -306,6 +306,9 @@ class _Conversation:
                 result = self._drive(turn, retry_failed=not self._is_given_up(turn))
         except TurnRecoveryBlockedError as error:
             return self._end(turn, "failed", None, error.decision["reason"])
+        if "result_kind" not in (result.result or {}):
+            # It was answered before a death that nobody noticed for so long that its turn was pruned.
+            return self._end(turn, "failed", None, "answer_pruned")
         return self._end(turn, "answered", result.result, None)
 
     def _is_given_up(self, turn: ChatTurn) -> bool:

@@ -141,6 +141,27 @@ class SessionStore:
                 (time.time(), session_id),
             )
 
+    def delete_session(self, session_id: str) -> None:
+        """Removes what was said in a closed session, and what it was for; again is harmless.
+
+        Its id stays taken: a conversation under it would get the answers of the turns that the old one has left. Those
+        go with `prune_turn_journals`.
+
+        Raises:
+            SessionNotFoundError: It is unknown.
+            JournalConflictError: It is open; nothing was changed.
+        """
+        with self._transaction() as cursor:
+            if self._session(cursor, session_id, may_be_closed=True).status == "open":
+                raise JournalConflictError(
+                    "The session is open: close it first.", kind="session_open", details={"session_id": session_id}
+                )
+            cursor.execute("DELETE FROM turns WHERE session_id = ?", (session_id,))
+            cursor.execute("UPDATE sessions SET work_dir = '', objective = '' WHERE session_id = ?", (session_id,))
+        # What was deleted is overwritten, and in the log no more; it is deleted, whatever becomes of this.
+        with self._lock, suppress(sqlite3.Error):
+            self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def cancel_rest(self, session_id: str) -> None:
         """Cancels what is not over, once nothing works on it any more."""
         with self._transaction() as cursor:
@@ -304,7 +325,7 @@ class SessionStore:
         connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # FULL: an accepted message survives a power cut, too.
-            settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+            settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
             for name, value in settings.items():
                 connection.execute(f"PRAGMA {name} = {value}")
                 (found,) = connection.execute(f"PRAGMA {name}").fetchone()

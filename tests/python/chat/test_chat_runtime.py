@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.python.chat.chat_hosts import NotingHost, notes_of
 
-from turn_journal_runtime import give_up_turn, list_turn_journals
+from turn_journal_runtime import give_up_turn, list_turn_journals, prune_turn_journals
 from turn_journal_runtime.chat import ChatRuntime, ChatSession, SessionNotFoundError, SessionStore
 from turn_journal_runtime.errors import TurnBusyError, TurnSuspended
 from turn_journal_runtime.hosts import CallableHost
@@ -75,6 +75,25 @@ def test_a_message_is_asked_once_however_often_it_is_submitted(chat: Chat) -> No
     assert runtime.submit_turn("s", "hello", "id").wait(60) == first
     assert runtime.turn("s", "id") == first
     assert len(notes_of(chat.folder, f"session-of-{session.session_id}")) == 2
+
+
+def test_an_answer_that_was_pruned_before_it_was_noted_is_told(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise ConnectionError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionStore, "end", die)
+        runtime = chat.runtime()
+        runtime.open_session(session_id="s", **PLACE)
+        with pytest.raises(ConnectionError):
+            runtime.submit_turn("s", "hello", "id").wait(60)
+        runtime.close()
+    assert len(prune_turn_journals(chat.folder, older_than=0)) == 1
+    again = chat.runtime()
+    again.resume_session(session_id="s", **PLACE)
+    turn = again.submit_turn("s", "hello", "id").wait(60)
+    assert (turn.status, turn.result, turn.reason) == ("failed", None, "answer_pruned")
+    assert len(notes_of(chat.folder, "session-of-s")) == 2, "and the host was not asked again"
 
 
 def test_an_answer_can_be_awaited(chat: Chat) -> None:

@@ -133,3 +133,24 @@ def test_foreign_newer_and_broken_files_are_refused_and_left_alone(tmp_path: Pat
             SessionStore(path)
         after = sqlite3.connect(path).execute("PRAGMA user_version").fetchone() if path != broken else path.read_bytes()
         assert before == after
+
+
+def test_what_was_said_in_a_session_is_deleted_and_its_id_stays_taken(store: SessionStore) -> None:
+    store.open_session("other", work_dir="/", objective="the other objective")
+    for session_id in ("s", "other"):
+        store.accept(session_id, f"the message of {session_id} " * 200, "id")
+        store.begin_next(session_id)
+        store.end(session_id, 1, status="answered", result={"text": f"the answer to {session_id}"}, reason=None)
+    with pytest.raises(JournalConflictError, match="close it first"):
+        store.delete_session("s")
+    store.close_session("s")
+    store.delete_session("s")
+    store.delete_session("s")
+    assert store.turns("s") == []
+    with pytest.raises(SessionNotFoundError, match="closed"):
+        store.open_session("s", work_dir="/", objective="another")
+    with pytest.raises(SessionNotFoundError):
+        store.delete_session("unknown")
+    left = b"".join(file.read_bytes() for file in store.path.parent.glob("chat.db*"))
+    assert (b"of s " in left, b"answer to s" in left, b"/work" in left) == (False, False, False)
+    assert (b"of other " in left, store.turns("other")[0].result) == (True, {"text": "the answer to other"})
