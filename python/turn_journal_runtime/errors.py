@@ -3,6 +3,7 @@
     TurnJournalError
     ├── InvalidJournalError (ValueError)   what was handed in is not acceptable; nothing was sent or changed
     ├── JournalConflictError               acceptable by itself, not after what is stored; nothing was changed
+    │   └── RunEndedError                  the run has ended, and the step is not on record
     ├── JournalNotFoundError               nothing is stored at that address
     │   ├── RunNotFoundError (KeyError)    no such run, or no such step of it
     │   └── SessionNotFoundError (KeyError)  no such conversation, or a closed one
@@ -43,6 +44,7 @@ __all__ = [
     "RecordedToolError",
     "ReplayDivergenceError",
     "ResumeBudgetExhaustedError",
+    "RunEndedError",
     "RunNotFoundError",
     "RuntimeCrashedError",
     "RuntimeTimeoutError",
@@ -96,6 +98,13 @@ class JournalConflictError(TurnJournalError):
     """The write does not follow from what is stored; nothing was changed."""
 
     default_kind = "journal_transition_conflict"
+
+
+class RunEndedError(JournalConflictError):
+    """The run has ended: its record is replayed, and the step that is not on record was not taken. `details` has
+    `run_id`. Specified in run-journal.md, section 4."""
+
+    default_kind = "run_ended"
 
 
 class JournalNotFoundError(TurnJournalError):

@@ -57,6 +57,7 @@ ROOT = {
     "ReplayDivergenceError",
     "ResumeBudgetExhaustedError",
     "RunDifference",
+    "RunEndedError",
     "RunJournal",
     "RunMeta",
     "RunNotFoundError",

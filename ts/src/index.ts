@@ -42,6 +42,7 @@ export {
   RecordedToolError,
   ReplayDivergence,
   ResumeBudgetExhausted,
+  RunEnded,
   type RunJournalError,
   RunNotFound,
   type StepError,

@@ -15,6 +15,7 @@ from ..errors import (
     JournalConflictError,
     JournalCorruptError,
     ReplayDivergenceError,
+    RunEndedError,
     TurnBusyError,
     TurnJournalError,
     TurnSuspended,
@@ -241,7 +242,7 @@ class Driving:
 
     def _must_be_open(self, drive: Drive) -> None:
         if drive.token is None:
-            raise JournalConflictError(
+            raise RunEndedError(
                 f"Run {self._run_id!r} has ended: its record is replayed, and nothing new is run. Fork it to go on "
                 "from one of its steps.",
                 details={"run_id": self._run_id},

@@ -48,7 +48,7 @@ class DurableRun(Sleeping):
 
     Every step may raise:
         ReplayDivergenceError: It is not the recorded step.
-        JournalConflictError: The run has ended, and the step is not on record.
+        RunEndedError: The run has ended, and the step is not on record.
 
     After `UncertainEffectError`, `ReplayDivergenceError` or `TurnSuspended` the drive takes no further step; nor after
     one that was cut short (cancelled, interrupted, or its record could not be written), whose outcome is not on record.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import (
     InvalidJournalError,
-    JournalConflictError,
     RecordedToolError,
     ReplayDivergenceError,
+    RunEndedError,
     TurnJournalError,
 )
 from .connection import MEMORY
@@ -119,8 +119,10 @@ class Rehearsal:
             return None
         return raised
 
-    def _is_end_of_record(self, error: Exception | None) -> bool:
-        return isinstance(error, JournalConflictError) and error.details.get("run_id") == self._run_id
+    def _is_end_of_record(self, error: BaseException | None) -> bool:
+        if isinstance(error, BaseExceptionGroup):  # a group of tasks tells of each of them
+            return all(map(self._is_end_of_record, error.exceptions))
+        return isinstance(error, RunEndedError) and error.details.get("run_id") == self._run_id
 
     def _parts(self, seq: int, what: str) -> TurnJournalError:
         return ReplayDivergenceError(

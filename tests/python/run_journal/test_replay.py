@@ -14,8 +14,8 @@ import pytest
 from tests.python.run_journal.forms import Form, Killed, Tool, drive, interrupt
 
 from turn_journal_runtime.errors import (
-    JournalConflictError,
     ReplayDivergenceError,
+    RunEndedError,
 )
 from turn_journal_runtime.run_journal import (
     AsyncDurableRun,
@@ -92,7 +92,7 @@ def test_a_run_that_has_ended_is_replayed_without_an_owner_or_a_count(form: Form
     for _ in range(30):
         assert drive(form, journal, "r", loop) == 1
     tool_ran = len(journal.events("r"))
-    with pytest.raises(JournalConflictError, match="has ended"):
+    with pytest.raises(RunEndedError, match="has ended"):
         drive(form, journal, "r", partial(loop, extra=True))
     run = journal.run_meta("r")
     assert run is not None
@@ -119,7 +119,7 @@ def test_a_run_that_has_ended_takes_no_new_step(form: Form, journal: RunJournal,
         await run.iteration(0)
         await step(run, ran)
 
-    with pytest.raises(JournalConflictError, match="has ended"):
+    with pytest.raises(RunEndedError, match="has ended"):
         drive(form, journal, "r", longer)
     assert (ran, len(journal.events("r"))) == ([], 1)
 
@@ -134,7 +134,7 @@ def test_an_open_call_of_a_run_that_has_ended_is_not_run_again(form: Form, journ
     with pytest.raises(Killed):
         drive(form, journal, "r", lambda run: run.tool("t", {}, dies, restart_safe=True))
     journal.close_run("r", "cancelled")
-    with pytest.raises(JournalConflictError, match="has ended"):
+    with pytest.raises(RunEndedError, match="has ended"):
         drive(form, journal, "r", lambda run: run.tool("t", {}, dies, restart_safe=True))
     assert ran == [1]
 

@@ -12,6 +12,7 @@ from turn_journal_runtime import (
     AsyncDurableRun,
     DurableRun,
     InvalidJournalError,
+    JournalConflictError,
     RecordedToolError,
     ReplayDivergenceError,
     RunJournal,
@@ -115,6 +116,33 @@ def test_a_run_that_did_not_end_replays_as_far_as_it_got(journal: RunJournal) ->
     assert not check_replay(journal, RUN, loop_of(world, "mail")).replays, "its question is on record"
     assert world.done == ["model", "mail"]
     assert journal.interrupted_runs() == [RUN], "it is as it was, and can be driven"
+
+
+def test_the_end_of_the_record_is_no_problem_for_a_group_of_tasks(journal: RunJournal) -> None:
+    async def loop(journal: RunJournal, run_id: str, extra: int = 2) -> None:
+        async with AsyncDurableRun(journal, run_id) as run:
+            await run.now()
+            async with asyncio.TaskGroup() as group:
+                for number in range(extra):
+                    group.create_task(run.tool("t", {"number": number}, lambda number: number))
+
+    journal.open_run(RUN)
+    asyncio.run(loop(journal, RUN, extra=0))
+    journal.open_run(RUN)  # as one that was killed there
+    assert check_replay(journal, RUN, loop)[1:] == (1, 1, None)
+
+
+def test_another_conflict_of_the_run_is_a_problem(journal: RunJournal) -> None:
+    def refuses(journal: RunJournal, run_id: str) -> None:
+        with DurableRun(journal, run_id) as run:
+            run.now()
+            raise JournalConflictError("of the loop's own", details={"run_id": run_id})
+
+    with suppress(JournalConflictError):
+        refuses(journal, RUN)
+    problem = check_replay(journal, RUN, refuses).problem
+    assert isinstance(problem, JournalConflictError)
+    assert problem.message == "of the loop's own"
 
 
 def test_an_uncertain_step_is_the_end_of_the_record(journal: RunJournal) -> None:

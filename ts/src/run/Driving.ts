@@ -15,6 +15,7 @@ import {
   isRunError,
   RecordedToolError,
   ReplayDivergence,
+  RunEnded,
   type RunJournalError,
   type StepError
 } from "./Errors.ts"
@@ -112,7 +113,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
     error._tag === "RecordedToolError" ||
     error._tag === "InvalidJournal" ||
-    (error._tag === "JournalConflict" && drive.hasEnded)
+    error._tag === "RunEnded"
 
   const misplaced = (): InvalidJournal =>
     invalid(
@@ -251,10 +252,11 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     repeatFailure,
     mustBeOpen: () => {
       if (!drive.hasEnded) return
-      throw conflict(
-        `Run ${JSON.stringify(runId)} has ended: its record is replayed, and nothing new is run. Fork it to go on from one of its steps.`,
-        { run_id: runId }
-      )
+      throw new RunEnded({
+        kind: "run_ended",
+        message: `Run ${JSON.stringify(runId)} has ended: its record is replayed, and nothing new is run. Fork it to go on from one of its steps.`,
+        details: { run_id: runId }
+      })
     },
     finish,
     left,

@@ -14,6 +14,13 @@ export class RunNotFound extends Schema.TaggedError<RunNotFound>()("RunNotFound"
   details: Details
 }) {}
 
+/** The run has ended: its record is replayed, and the step that is not on record was not taken. */
+export class RunEnded extends Schema.TaggedError<RunEnded>()("RunEnded", {
+  kind: Schema.Literals(["run_ended"]),
+  message: Schema.String,
+  details: Details
+}) {}
+
 /** A tool may have run and nothing tells whether it did; somebody has to say what became of it. */
 export class UncertainEffect extends Schema.TaggedError<UncertainEffect>()("UncertainEffect", {
   kind: Schema.Literals(["effect_uncertain"]),
@@ -60,7 +67,7 @@ export type RunJournalError =
   | ReplayDivergence
 
 /** What a step of a run may answer. */
-export type StepError = RunJournalError | UncertainEffect | RecordedToolError | TurnSuspended
+export type StepError = RunJournalError | RunEnded | UncertainEffect | RecordedToolError | TurnSuspended
 
 const CLASSES = [
   InvalidJournal,
@@ -70,6 +77,7 @@ const CLASSES = [
   TurnBusy,
   RunNotFound,
   ReplayDivergence,
+  RunEnded,
   UncertainEffect,
   RecordedToolError,
   TurnSuspended,

@@ -6,7 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { DurableRun } from "./DurableRun.ts"
-import { RecordedToolError, ReplayDivergence, type RunJournalError, unknownRun } from "./Errors.ts"
+import { RecordedToolError, ReplayDivergence, RunEnded, type RunJournalError, unknownRun } from "./Errors.ts"
 import { RUNNING } from "./Events.ts"
 import { MEMORY, make, type RunJournal, type RunJournalOptions } from "./RunJournal.ts"
 
@@ -112,10 +112,8 @@ const problemOf = (
   return failed instanceof RecordedToolError && !WENT_WELL.has(status) ? null : failed
 }
 
-const isEndOfRecord = (error: unknown, runId: string): boolean => {
-  const { _tag, details } = (error ?? {}) as { readonly _tag?: string; readonly details?: Record<string, unknown> }
-  return _tag === "JournalConflict" && details?.["run_id"] === runId
-}
+const isEndOfRecord = (error: unknown, runId: string): boolean =>
+  error instanceof RunEnded && error.details["run_id"] === runId
 
 const parts = (runId: string, seq: number, what: string): ReplayDivergence =>
   new ReplayDivergence({
