@@ -62,7 +62,7 @@ export {
   type RunMeta
 } from "./run/Events.ts"
 export type { RunDifference } from "./run/Lineage.ts"
-export type { Payload, Value } from "./run/Payload.ts"
+export type { Payload, Recorded, Value } from "./run/Payload.ts"
 export { checkReplay, type ReplayCheck } from "./run/Rehearsal.ts"
 export type { PruneOptions } from "./run/Retention.ts"
 export { RunJournal, type RunJournalOptions } from "./run/RunJournal.ts"

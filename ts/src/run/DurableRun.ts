@@ -22,7 +22,7 @@ import {
   KIND_VERIFICATION,
   type Kind
 } from "./Events.ts"
-import { asStored, differingFields, digest, encode, type Payload, type Value } from "./Payload.ts"
+import { asStored, differingFields, digest, encode, type Payload, type Recorded, type Value } from "./Payload.ts"
 import * as Sleeps from "./Sleeps.ts"
 
 /** A readback's answer: the effect happened with this result, did not happen, or nobody can tell. */
@@ -64,18 +64,23 @@ export interface ModelOptions {
  */
 export interface DurableRun {
   readonly runId: string
-  readonly model: <E, R>(
-    ask: Effect.Effect<unknown, E, R>,
+  /** A model's decision: asked once, then replayed. */
+  readonly model: <A, E, R>(
+    ask: Effect.Effect<A, E, R>,
     options?: ModelOptions
-  ) => Effect.Effect<Value, StepError, R>
-  readonly tool: <E, R, E2 = never, R2 = never>(
+  ) => Effect.Effect<Recorded<A>, StepError, R>
+  /** A tool's call: recorded, run, its result recorded; then replayed, and never run again. */
+  readonly tool: <A, E, R, E2 = never, R2 = never>(
     name: string,
     args: unknown,
-    run: Effect.Effect<unknown, E, R>,
+    run: Effect.Effect<A, E, R>,
     options?: ToolOptions<E2, R2>
-  ) => Effect.Effect<Value, StepError | E2, R | R2>
+  ) => Effect.Effect<Recorded<A>, StepError | E2, R | R2>
+  /** A question to a person, bound to the arguments that it shows: fails with `TurnSuspended` until there is a decision. */
   readonly approval: (question: string, binds?: unknown) => Effect.Effect<Value, StepError>
+  /** Notes that a round of the loop begins; its number is given back. */
   readonly iteration: (index: number) => Effect.Effect<number, StepError>
+  /** Notes a check and how it came out; what is on record is given back. */
   readonly verification: (
     name: string,
     success: boolean,
@@ -83,7 +88,9 @@ export interface DurableRun {
   ) => Effect.Effect<Payload, StepError>
   /** Seconds since the epoch, read once. */
   readonly now: Effect.Effect<number, StepError>
+  /** A random number from 0 to 1, drawn once. */
   readonly random: Effect.Effect<number, StepError>
+  /** A random UUID, made once. */
   readonly uuid: Effect.Effect<string, StepError>
   /**
    * Waits that long, once: a later drive waits only for what is left, and one that comes after it not at all. The first
@@ -108,6 +115,20 @@ type Plan =
   | { readonly _tag: "Known"; readonly value: Value }
   | { readonly _tag: "Begin"; readonly call: string }
   | { readonly _tag: "Again"; readonly key: string; readonly attempt: Attempt | undefined }
+
+/** What the record gives is JSON; of which type, its reader has to know. */
+interface Untyped {
+  readonly model: <E, R>(
+    ask: Effect.Effect<unknown, E, R>,
+    options?: ModelOptions
+  ) => Effect.Effect<Value, StepError, R>
+  readonly tool: <E, R, E2 = never, R2 = never>(
+    name: string,
+    args: unknown,
+    run: Effect.Effect<unknown, E, R>,
+    options?: ToolOptions<E2, R2>
+  ) => Effect.Effect<Value, StepError | E2, R | R2>
+}
 
 /** The steps of a drive. */
 export const make = (driving: Driving, attempting: Attempting): DurableRun => {
@@ -161,7 +182,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
       return value["result"] ?? null
     })
 
-  const tool: DurableRun["tool"] = (name, args, run, options = {}) =>
+  const tool: Untyped["tool"] = (name, args, run, options = {}) =>
     step((seq) =>
       Effect.gen(function* () {
         const key = `${runId}:${seq}:${name}`
@@ -225,7 +246,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
     return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, digest(value)]))
   }
 
-  const model: DurableRun["model"] = (ask, options = {}) =>
+  const model: Untyped["model"] = (ask, options = {}) =>
     step((seq) =>
       Effect.gen(function* () {
         type Plan =
@@ -372,8 +393,8 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
 
   return {
     runId,
-    model,
-    tool,
+    model: model as DurableRun["model"],
+    tool: tool as DurableRun["tool"],
     approval,
     iteration: (index) =>
       Effect.map(

@@ -14,6 +14,20 @@ export interface Payload {
   readonly [key: string]: Value
 }
 
+/**
+ * The type of what a step gives, by the type of what it was given: the same, where that is JSON as it stands (plain objects
+ * and arrays, no `undefined`, `bigint` or `Date`), and some JSON value otherwise. What another program recorded is taken
+ * to be of that type.
+ */
+export type Recorded<A> = [Value] extends [A] ? Value : [A] extends [AsJson<A>] ? A : Value
+type AsJson<A> = A extends null | boolean | number | string
+  ? A
+  : A extends object
+    ? A extends (...args: never) => unknown
+      ? never
+      : { readonly [K in keyof A]: AsJson<A[K]> }
+    : never
+
 /** How deep the values of a payload may nest. */
 export const MAX_DEPTH = 128
 
