@@ -151,7 +151,8 @@ def recoverable_turn_journals(
     Args:
         runtime_root: The folder that holds all turns.
         goal_id: Only the turns of this goal.
-        retry_failed: Whether failed turns are to be tried again.
+        retry_failed: Whether failed turns are to be tried again; those that somebody gave up are among them, which
+            `recoverable_turns` leaves out.
         client: The runtime to ask; the default one when None.
         timeout: Seconds to wait for each page; the setting's default when None.
 

@@ -12,6 +12,7 @@ from psycopg.sql import SQL, Identifier
 
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.run_journal import postgres as run_journal
+from turn_journal_runtime.turns.database_root import close_run_journals
 from turn_journal_runtime.worker import schema as queue
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def migrate(url: str) -> None:
 
 def emptied(url: str) -> None:
     """Takes everything out of a root but its tables."""
+    close_run_journals()  # the one of this process would say again that it lives
     with psycopg.connect(url, autocommit=True) as connection:
         tables = ", ".join(name for (name,) in connection.execute(_TABLES))
         connection.execute(f"TRUNCATE {tables}".encode())
