@@ -6,6 +6,7 @@ Whatever is there already is compared, so that a copy which was interrupted goes
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,8 @@ _BEHIND: Final = "The target has an earlier state of it."
 _CONFLICT: Final = "The target's is another one, or went on by itself. It was left as it is."
 _DRIVEN: Final = "It is driven: let its driver end, and copy again."
 _UNREADABLE: Final = "It cannot be read."
+#: What the id of a run ends in whose work was begun anew.
+_ANEW: Final = re.compile(r"\.[0-9]+\Z")
 
 
 def copy_store(
@@ -298,9 +301,9 @@ def _copy_run(source: RunJournal, target: RunJournal | None, run_id: str, verify
 
 
 def _is_of(run_id: str, keys: Collection[str]) -> bool:
-    """Whether a run is that of a turn, or the one that its work was begun anew with."""
-    stem, dot, number = run_id.rpartition(".")
-    return run_id in keys or (dot == "." and number.isdecimal() and stem in keys)
+    """Whether a run is that of a turn, one that its work was begun anew with, or one inside of a tool of those."""
+    ends = [at for at, character in enumerate(run_id) if character == ":"]
+    return any(stem in keys or _ANEW.sub("", stem) in keys for stem in (run_id, *(run_id[:end] for end in ends)))
 
 
 def _item(kind: Any, goal_id: str | None, name: str, outcome: Any, problem: TurnDamage | None) -> CopiedItem:

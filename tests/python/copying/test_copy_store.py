@@ -86,6 +86,18 @@ def test_one_goal_is_copied_with_its_sessions_and_runs(source: Path, tmp_path: P
     assert sorted(runs_in(run_journal_path(target))) == ["goal-1.turn-0", "goal-1.turn-0.1"]
 
 
+def test_the_runs_inside_of_a_goal_s_tools_come_with_it(source: Path, tmp_path: Path) -> None:
+    fill(source)
+    inner = ["goal-1.turn-0.1:0:send", "goal-1.turn-0:1:send", "goal-1.turn-0:1:send:0:write"]
+    with RunJournal(run_journal_path(source)) as runs:
+        for run_id in (*inner, "goal-2.turn-0:1:send", "goal-1.turn-0-fork", "goal-1.turn-0.x", "goal-1.turn"):
+            runs.open_run(run_id)
+            runs.close_run(run_id)
+    target = tmp_path / "target"
+    copy_store(source, target, goal_id=GOALS[0])
+    assert sorted(runs_in(run_journal_path(target))) == sorted(["goal-1.turn-0", "goal-1.turn-0.1", *inner])
+
+
 def test_a_comparison_changes_nothing_and_names_what_is_missing_or_behind(source: Path, tmp_path: Path) -> None:
     fill(source)
     target = tmp_path / "target"
