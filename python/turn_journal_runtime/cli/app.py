@@ -9,8 +9,10 @@ import typer
 from . import (
     demo,
     doctor,
+    ending,
     giving_up,
     history,
+    lineage,
     listing,
     node,
     recovery,
@@ -18,6 +20,7 @@ from . import (
     retention,
     runs,
     store,
+    transfer,
     turns,
     verification,
     worker,
@@ -76,9 +79,16 @@ app.command(rich_help_panel="Runs")(runs.runs)
 app.command(rich_help_panel="Runs")(runs.settle)
 app.command(rich_help_panel="Runs")(runs.approve)
 
-_run = typer.Typer(no_args_is_help=True, help="One run of an agent loop.")
+_run = typer.Typer(no_args_is_help=True, help="One run of an agent loop, and the journal of all.")
 _run.command()(runs.show)
 _run.command()(replay.check)
+_run.command()(lineage.diff)
+_run.command()(lineage.fork)
+_run.command()(transfer.export)
+_run.command("import")(transfer.import_run)
+_run.command()(transfer.backup)
+_run.command()(ending.close)
+_run.command()(ending.delete)
 _run.command("prune")(retention.prune_runs)
 _run.command()(retention.vacuum)
 app.add_typer(_run, name="run", rich_help_panel="Runs")

@@ -22,6 +22,16 @@ from .. import documents
 from ..run_journal.approvals import PendingApproval
 from ..run_journal.sleeps import PendingSleep
 from ..run_journal.steps import UncertainStep
+from .run_documents import (
+    BackedUp,
+    ClosedRun,
+    ComparedRuns,
+    DeletedRun,
+    ExportedRun,
+    ForkedRun,
+    ImportedRun,
+    RunParent,
+)
 
 #: Where a schema says that a document is one of the core's.
 OF_CORE: Final = "x-core"
@@ -230,6 +240,7 @@ class RunRecord(TypedDict):
     updated_at: float
     metadata: dict[str, JsonValue]
     interrupted: bool
+    parent: RunParent | None
     events: list[RunEvent]
     uncertain: list[UncertainStep]
     pending_approvals: list[PendingApproval]
@@ -350,6 +361,13 @@ ANSWERS: Final[dict[str, Any]] = {
     "run prune": PrunedRuns,
     "run vacuum": Vacuumed,
     "run check": list[CheckedRun],
+    "run diff": ComparedRuns,
+    "run fork": ForkedRun,
+    "run export": ExportedRun,
+    "run import": ImportedRun,
+    "run backup": BackedUp,
+    "run close": ClosedRun,
+    "run delete": DeletedRun,
     "settle": Settled,
     "approve": Decided,
     "node install": InstalledNode,

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class Format(StrEnum):
@@ -67,6 +67,13 @@ class Json:
     """A JSON value, as it is."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Text that is the whole answer in whatever format, for another command to read: its lines, in UTF-8."""
+
+    lines: Iterable[str]
 
 
 Block: TypeAlias = Line | Heading | Points | Rows | Json
@@ -125,7 +132,10 @@ def _console(stream: Any) -> Console:
 
 def show(report: Report, format: Format) -> None:
     """Writes an answer to standard output."""
-    if format is Format.json:
+    if isinstance(report.document, Lines):
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(f"{line}\n".encode() for line in report.document.lines)
+    elif format is Format.json:
         print(_json(report.document, indent=2))
     elif format is Format.markdown:
         print(markdown(report.blocks))

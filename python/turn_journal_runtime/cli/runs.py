@@ -22,7 +22,7 @@ from .invocation import FormatOption, RootOption, answering, given_json, root_of
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
 
 if TYPE_CHECKING:
-    from ..run_journal import JournalEvent, RunMeta
+    from ..run_journal import JournalEvent, PendingApproval, RunMeta, UncertainStep
     from ..run_journal.listing import RunSummary
     from .documents import Decided, ListedRun, Settled
 
@@ -41,7 +41,7 @@ RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `r
 StepArgument: TypeAlias = Annotated[int, typer.Argument(help="The step's number.", metavar="STEP", min=0)]
 
 _SHOWN_CHARACTERS = 80
-_KEY = re.compile(r"sha256:[0-9a-f]{64}")
+KEY = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @answering
@@ -107,9 +107,11 @@ def show(
         waiting = journal.pending_approvals(run_id)
         asleep = journal.pending_sleeps(run_id)
         interrupted = run_id in journal.interrupted_runs()
+        parent = journal.parent(run_id)
     document = {
         **asdict(meta),
         "interrupted": interrupted,
+        "parent": None if parent is None else {"run_id": parent[0], "upto": parent[1]},
         "events": [
             {"seq": event.seq, "kind": event.kind, "payload": event.payload, "created_at": event.created_at}
             for event in events
@@ -119,7 +121,7 @@ def show(
         "pending_sleeps": [asdict(sleep) for sleep in asleep],
     }
     # What a person has to type, as it can be typed; an address of a database may hold a password.
-    named, where = short_run(run_id), _typed("--db", db) or _typed("--root", root)
+    named, where = short_run(run_id), said_place(db, root)
     status = meta.status
     if interrupted:
         # Driving it again helps when nobody has to say something first.
@@ -134,6 +136,17 @@ def show(
         Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
         Line(f"agent {meta.agent or '–'} · task {meta.task or '–'} · updated {moment(meta.updated_at)}", "dim"),
     ]
+    if parent is not None:
+        blocks.append(Line(f"forked from {short_run(parent[0])}, with its steps up to {parent[1]}", "dim"))
+    blocks += what_waits(named, where, uncertain, waiting)
+    rows = [(str(event.seq), event.kind, *_step(event), moment(event.created_at)) for event in events]
+    blocks.append(Rows(("step", "what", "name", "content", "at"), rows) if rows else Line("Nothing is recorded yet."))
+    return Report(document, blocks)
+
+
+def what_waits(named: str, where: str, uncertain: list[UncertainStep], waiting: list[PendingApproval]) -> list[Block]:
+    """What a person has to say before a run can go on, and how."""
+    blocks: list[Block] = []
     if uncertain:
         blocks += [
             Heading("Outcome not known: say what became of it", "bold red"),
@@ -156,9 +169,7 @@ def show(
                 ]
             ),
         ]
-    rows = [(str(event.seq), event.kind, *_step(event), moment(event.created_at)) for event in events]
-    blocks.append(Rows(("step", "what", "name", "content", "at"), rows) if rows else Line("Nothing is recorded yet."))
-    return Report(document, blocks)
+    return blocks
 
 
 @answering
@@ -221,7 +232,7 @@ def approve(
 
 def short_run(run_id: str) -> str:
     """A run's id as tables show it, and as commands take it: a run inside a turn is called by the turn's key."""
-    key = re.match(_KEY, run_id)
+    key = re.match(KEY, run_id)
     return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
 
 
@@ -245,12 +256,17 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def said_place(db: str | None, root: str | None) -> str:
+    """Where the runs are, as it was said, to be said again in the next command."""
+    return _typed("--db", db) or _typed("--root", root)
+
+
 def _typed(option: str, value: str | None) -> str:
     """An option as it was given, to be given again; an address of a database may hold a password."""
     return f" {option} {shlex.quote(value)}" if value is not None and "://" not in value else ""
 
 
-def _place(db: str | None, root: str | None) -> str:
+def place_of(db: str | None, root: str | None) -> str:
     """Where the runs are that are meant: the journal that is named, or that of the turns that are, or the user's."""
     if db is not None:
         return db
@@ -262,7 +278,7 @@ def _place(db: str | None, root: str | None) -> str:
 
 def open_journal(db: str | None, root: str | None) -> RunJournal:
     """The journal, which must be there: no command makes one."""
-    where = _place(db, root)
+    where = place_of(db, root)
     if "://" not in where and not Path(where).exists():
         raise JournalNotFoundError(
             f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS, or its turns with --root.",
@@ -280,11 +296,12 @@ def _step(event: JournalEvent) -> tuple[str, str]:
     if until is not None:
         return name, f"until {moment(until)}"
     content = next((payload[key] for key in ("args", "result", "response", "decision") if key in payload), "")
-    text = "" if content == "" else _short(content)
+    text = "" if content == "" else short_json(content)
     return name, text
 
 
-def _short(value: Any) -> str:
+def short_json(value: Any) -> str:
+    """A JSON value as a table shows it."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, default=str)

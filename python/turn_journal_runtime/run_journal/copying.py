@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .payload import decode, encode
-from .transfer import LEVELS, sealed
+from .transfer import LEVELS, received, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from .journal import RunJournal
 
-__all__ = ["RunDocument", "put_run", "read_run", "run_ids"]
+__all__ = ["RunDocument", "import_into", "put_run", "read_run", "run_ids"]
 
 #: `{format, version, run, fence, resumes, parent, events, attempts}`: the same for one run in a file and in a database.
 RunDocument: TypeAlias = dict[str, Any]
@@ -63,3 +63,14 @@ def put_run(journal: RunJournal, document: RunDocument, *, overwrite: bool = Fal
     rows = [{"event": event} for event in document.get("events", ())]
     rows += [{"attempt": attempt} for attempt in document.get("attempts", ())]
     return journal.import_run(sealed(encode(line, LEVELS) for line in (head, *rows)), overwrite=overwrite)
+
+
+def import_into(opening: Callable[[], RunJournal], lines: Iterable[str], *, overwrite: bool) -> tuple[str, bool]:
+    """As `RunJournal.import_run`, but the journal is opened, and so perhaps made, when the lines are known to be whole.
+
+    Returns the run's id, and whether it replaced one.
+    """
+    with received(lines, lambda payload: payload) as run, opening() as journal:
+        is_there = journal.run_meta(run.run_id) is not None
+        journal._put(run, overwrite)
+    return run.run_id, is_there

@@ -132,7 +132,7 @@ class RunJournal:
             RunNotFoundError: No such run; it is a `KeyError`.
             TurnBusyError: A living process drives it. A loop may close the run that it drives through this journal.
         """
-        runs.close(self._database, self._ownership, run_id, outcome)
+        self._close(run_id, outcome)
 
     def run_meta(self, run_id: str) -> RunMeta | None:
         """What is known of a run, or None.
@@ -401,6 +401,9 @@ class RunJournal:
             self._executor = ThreadPoolExecutor(self._writers, "turn-journal-runs")
             self._executor_process = os.getpid()
         return self._executor
+
+    def _close(self, run_id: str, outcome: str, **which: bool) -> None:
+        runs.close(self._database, self._ownership, run_id, outcome, **which)
 
     def _put(self, run: transfer.Received, overwrite: bool) -> None:
         transfer.put(self._database, run, overwrite, self._ownership)

@@ -47,7 +47,7 @@ class RunDifference:
     a: dict[str, Any] | None
     b: dict[str, Any] | None
     kinds: tuple[str | None, str | None]
-    ended: Literal["a", "b"] | None = None
+    ended: Literal["a", "b"] | None
 
 
 def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
@@ -125,7 +125,7 @@ def diff(database: Database, run_a: str, run_b: str) -> RunDifference | None:
                 a, b = decode_row(run_a, seq, kind, stored_a), decode_row(run_b, seq, kind, stored_b)
                 fields = differing_fields(_deed(a), _deed(b))
                 if fields:
-                    return RunDifference(seq, kind, tuple(fields), a, b, (kind, kind))
+                    return RunDifference(seq, kind, tuple(fields), a, b, (kind, kind), None)
     return None
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .faults import unknown_run
+from .steps import read_last_seq
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .database import Row
     from .journal import RunJournal
 
-__all__ = ["RunSummary", "list_runs"]
+__all__ = ["RunSummary", "last_step", "list_runs", "refuse_driven", "summary"]
 
-_SUMMARIES = (
+_SUMMARY = (
     "SELECT run_id, agent, task, status, outcome, updated_at, "
-    "(SELECT COUNT(*) FROM journal WHERE journal.run_id = runs.run_id) FROM runs ORDER BY created_at, rowid"
+    "(SELECT COUNT(*) FROM journal WHERE journal.run_id = runs.run_id) FROM runs"
 )
+_SUMMARIES = f"{_SUMMARY} ORDER BY created_at, rowid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,36 @@ class RunSummary:
 def list_runs(journal: RunJournal) -> list[RunSummary]:
     """Every run, oldest first."""
     interrupted = set(journal.interrupted_runs())
-    rows = journal._database.read(_SUMMARIES, ())
-    return [
-        RunSummary(run_id, agent, task, status, outcome, updated_at, events, run_id in interrupted)
-        for run_id, agent, task, status, outcome, updated_at, events in rows
-    ]
+    return [_summed(row, interrupted) for row in journal._database.read(_SUMMARIES, ())]
+
+
+def summary(journal: RunJournal, run_id: str) -> RunSummary:
+    """One run.
+
+    Raises:
+        RunNotFoundError: No such run.
+    """
+    for row in journal._database.read(f"{_SUMMARY} WHERE run_id = ?", (run_id,)):
+        return _summed(row, journal.interrupted_runs())
+    raise unknown_run(run_id)
+
+
+def _summed(row: Row, interrupted: Collection[str]) -> RunSummary:
+    run_id, agent, task, status, outcome, updated_at, events = row
+    return RunSummary(run_id, agent, task, status, outcome, updated_at, events, run_id in interrupted)
+
+
+def last_step(journal: RunJournal, run_id: str) -> int:
+    """The highest number of a run's steps; -1 when it has none."""
+    with journal._database.snapshot() as cursor:
+        return read_last_seq(cursor, run_id)
+
+
+def refuse_driven(journal: RunJournal, run_id: str) -> None:
+    """Raises when somebody drives a run.
+
+    Raises:
+        TurnBusyError: A living process does.
+    """
+    with journal._database.snapshot() as cursor:
+        journal._ownership.refuse_driven(cursor, run_id)

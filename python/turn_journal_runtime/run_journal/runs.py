@@ -14,9 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .database import Database
+    from .journal import RunJournal
     from .ownership import Ownership
 
-__all__ = ["CLOSE_RUN", "OPEN_RUN", "SET_CHECKPOINT", "close", "closing", "opening", "read_meta", "read_metadata"]
+__all__ = [
+    "CLOSE_RUN",
+    "OPEN_RUN",
+    "SET_CHECKPOINT",
+    "close",
+    "close_running",
+    "closing",
+    "opening",
+    "read_meta",
+    "read_metadata",
+    "refuse_ended",
+]
 
 OPEN_RUN: Final = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
@@ -73,15 +85,36 @@ def close(database: Database, ownership: Ownership, run_id: str, outcome: str, *
         if found is None:
             raise unknown_run(run_id)
         status, token, holder = found
-        if only_running and status != RUNNING:
-            raise JournalConflictError(
-                f"Run {run_id!r} has ended: {status}. Nothing was changed; fork it to go on from one of its steps.",
-                details={"run_id": run_id, "status": status},
-            )
+        if only_running:
+            refuse_ended(run_id, status)
         if not ownership.drives_here(run_id, token):
             ownership.refuse_owner(run_id, token, holder)
             cursor.execute(_END_DRIVE, (run_id,))
         cursor.execute(CLOSE_RUN, closing(run_id, outcome))
+
+
+def refuse_ended(run_id: str, status: str) -> None:
+    """Raises when a run has ended.
+
+    Raises:
+        JournalConflictError: It has.
+    """
+    if status != RUNNING:
+        raise JournalConflictError(
+            f"Run {run_id!r} has ended: {status}. Nothing was changed; fork it to go on from one of its steps.",
+            details={"run_id": run_id, "status": status},
+        )
+
+
+def close_running(journal: RunJournal, run_id: str, outcome: str) -> None:
+    """As `RunJournal.close_run`, but a run that has ended keeps its outcome.
+
+    Raises:
+        RunNotFoundError: No such run.
+        TurnBusyError: A living process drives it.
+        JournalConflictError: It has ended.
+    """
+    journal._close(run_id, outcome, only_running=True)
 
 
 def read_meta(database: Database, run_id: str) -> RunMeta | None:

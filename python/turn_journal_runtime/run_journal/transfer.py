@@ -73,8 +73,14 @@ _HEAD: Final = {
 _PARENT: Final = {"run_id": _TEXT, "upto": _NUMBER}
 
 
-def _waiting() -> IO[bytes]:
-    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
+class _Waiting(tempfile.SpooledTemporaryFile[bytes]):
+    """What is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__(_IN_MEMORY)
+
+    def __del__(self) -> None:
+        self.close()  # lines that nobody reads to their end are no mistake
 
 
 def _no_room(run_id: str, error: OSError) -> JournalStoreError:
@@ -92,7 +98,7 @@ def _no_room(run_id: str, error: OSError) -> JournalStoreError:
 def export_run(database: Database, run_id: str) -> Iterator[str]:
     """The lines of one run, read at one moment."""
     with ExitStack() as stack:
-        lines = stack.enter_context(_waiting())
+        lines = stack.enter_context(_Waiting())
         try:
             with database.snapshot() as cursor:
                 for line in sealed(_lines(cursor, run_id)):
@@ -157,7 +163,7 @@ class _Rows:
     """Rows that wait to be stored; they can be read more than once."""
 
     def __init__(self) -> None:
-        self._file = _waiting()
+        self._file = _Waiting()
 
     def add(self, row: Row) -> None:
         marshal.dump(row, self._file)

@@ -3,10 +3,12 @@ elsewhere. run-journal.md, sections 1, 4 and 5."""
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import tempfile
 import tracemalloc
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,6 +88,20 @@ def test_a_run_that_finds_no_room_to_wait_says_so(
     with pytest.raises(JournalStoreError, match="TMPDIR"):
         lines.write_text("\n".join(journal.export("r")))
     assert not lines.exists()
+
+
+def test_an_export_that_nobody_reads_leaves_no_file_open(journal: RunJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(journal, 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for in_memory in (2**20, 1):
+            monkeypatch.setattr("turn_journal_runtime.run_journal.transfer._IN_MEMORY", in_memory)
+            journal.export("r")
+            assert next(journal.export("r"))
+            round_about = [journal.export("r")]
+            round_about.append(round_about)  # type: ignore[arg-type]
+            del round_about
+            gc.collect()
 
 
 # In

@@ -209,5 +209,5 @@ def _index(payload: bytes) -> Any:
 
 
 # What they take and give is said once, by the class above: here they are only begun again.
-for _name in ("delete_run", "_remove", "uncertain", "settle", "approve", "fork", "diff", "export", "close_run", "_put"):
+for _name in ("delete_run", "_remove", "uncertain", "settle", "approve", "fork", "diff", "export", "_close", "_put"):
     setattr(PostgresRunJournal, _name, _repeated(getattr(RunJournal, _name)))

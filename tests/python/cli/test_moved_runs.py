@@ -1,0 +1,131 @@
+"""Runs that are exported, imported and copied from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.python.cli.answer_schemas import fits
+from tests.python.cli.filled_journal import contents, filled
+from typer.testing import CliRunner
+
+from turn_journal_runtime.run_journal import JournalEvent, RunJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Command
+
+PROGRAM = [sys.executable, "-m", "turn_journal_runtime"]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return filled(tmp_path / "runs.db")
+
+
+def test_an_exported_run_is_imported_elsewhere_by_file_and_by_pipe(command: Command, db: Path, tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "one.jsonl", tmp_path / "elsewhere" / "runs.db"
+    written = command("run", "export", "one", "--to", file, "--db", db, "-f", "json").json
+    assert (written["path"], written["lines"]) == (str(file), len(file.read_text().splitlines()))
+    assert file.stat().st_mode & 0o077 == 0 or sys.platform == "win32"
+    for format in ("table", "json", "markdown"):
+        export = [*PROGRAM, "run", "export", "one", "--db", str(db), "-f", format]
+        assert subprocess.run(export, capture_output=True, check=True).stdout == file.read_bytes()
+    taking = [*PROGRAM, "run", "import", "-", "--db", str(elsewhere), "-f", "json"]
+    answer = json.loads(subprocess.run(taking, input=file.read_bytes(), capture_output=True, check=True).stdout)
+    fits("run-import", answer)
+    assert (answer["replaced"], answer["status"], answer["events"], answer["interrupted"]) == (False, "done", 4, False)
+    assert contents(elsewhere) == {"one": contents(db)["one"]}
+
+
+def test_a_run_that_is_there_is_replaced_on_request_alone(command: Command, db: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    command("run", "export", "one", "--to", file, "--db", db)
+    before = contents(db)
+    with RunJournal(db) as journal:
+        journal.append(JournalEvent("one", 9, "iteration", {"index": 9}))
+    changed = contents(db)
+    refused = command("run", "import", file, "--db", db)
+    assert (refused.code, "--overwrite replaces it" in refused.err) == (1, True)
+    assert contents(db) == changed
+    assert command("run", "import", file, "--overwrite", "--db", db, "-f", "json").json["replaced"] is True
+    assert contents(db) == before
+
+
+def test_a_run_that_has_not_ended_is_imported_with_what_to_do(command: Command, db: Path, tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "died.jsonl", tmp_path / "other.db"
+    command("run", "export", "died", "--to", file, "--db", db)
+    assert f"turn-journal run show died --db {elsewhere}" in command("run", "import", file, "--db", elsewhere).out
+
+
+def test_any_text_goes_through_a_pipe_whatever_the_terminal_can_show(db: Path) -> None:
+    with RunJournal(db) as journal:
+        journal.open_run("ü", task="\u2028 \x85 😀\r\n")
+    lines = "".join(f"{line}\n" for line in contents(db)["ü"]).encode()
+    export = [*PROGRAM, "run", "export", "ü", "--db", str(db)]
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"}
+    assert subprocess.run(export, capture_output=True, check=True, env=ascii_only).stdout == lines
+    elsewhere = db.with_name("elsewhere.db")
+    subprocess.run([*PROGRAM, "run", "import", "-", "--db", str(elsewhere)], input=lines, check=True)
+    assert contents(elsewhere)["ü"] == contents(db)["ü"]
+
+
+def test_who_has_read_enough_of_an_export_is_told_nothing(db: Path) -> None:
+    with RunJournal(db) as journal:
+        journal.open_run("long")
+        journal.append_many(JournalEvent("long", at, "iteration", {"index": at}) for at in range(5_000))
+    export = [*PROGRAM, "run", "export", "long", "--db", str(db)]
+    with subprocess.Popen(export, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"format"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+CUTS: list[Callable[[bytes], bytes]] = [
+    lambda text: b"",
+    lambda text: text[:-30],
+    lambda text: text[: text.rindex(b'{"lines"')],
+    lambda text: text.replace(b'"q":"x"', b'"q":"z"'),
+    lambda text: b"\xff\xfe" + text,
+    lambda text: text.decode().encode("utf-16"),
+    lambda text: b"PK\x03\x04 \x00",
+]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_damaged_export_is_refused_and_makes_no_journal(
+    command: Command, db: Path, tmp_path: Path, cut: Callable[[bytes], bytes]
+) -> None:
+    file, elsewhere = tmp_path / "one.jsonl", tmp_path / "elsewhere.db"
+    command("run", "export", "one", "--to", file, "--db", db)
+    file.write_bytes(cut(file.read_bytes()))
+    before = contents(db)
+    for target in (db, elsewhere):
+        refused = command("run", "import", file, "--overwrite", "--db", target, "-f", "json")
+        assert (refused.code, json.loads(refused.err)["error"]["kind"]) == (4, "journal_corrupt")
+        assert "Nothing was imported; export the run again" in refused.err
+    assert (contents(db), elsewhere.exists()) == (before, False)
+
+
+def test_standard_input_is_told_by_that_name(db: Path) -> None:
+    from turn_journal_runtime.cli.app import app
+
+    refused = CliRunner().invoke(app, ["run", "import", "-", "--db", str(db)], input="half of it")
+    assert (refused.exit_code, "Standard input" in refused.stderr) == (4, True)
+
+
+def test_a_backup_is_a_journal_by_itself(command: Command, db: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copies" / "runs.db"
+    with RunJournal(db) as journal:  # in use: what was written last is in its log alone
+        journal.open_run("last")
+        assert command("run", "backup", "--to", copy, "--db", db, "-f", "json").json == {"ok": True, "path": str(copy)}
+    assert list(copy.parent.iterdir()) == [copy]
+    assert contents(copy) == contents(db)
+    assert "last" in contents(copy)
