@@ -54,10 +54,12 @@ class PendingSleep:
 def pending(database: Database, run_id: str | None) -> list[PendingSleep]:
     """The sleeps of running runs whose time has not come, those of one run by number."""
     rows = database.read(
+        # In this order: what tools returned may be large, and is not read.
         "SELECT journal.run_id, seq, CAST(payload AS BLOB) FROM runs JOIN journal ON journal.run_id = runs.run_id "
-        "WHERE status = 'running' AND kind = 'tool_result' AND payload LIKE ? "
-        "AND runs.run_id = COALESCE(?, runs.run_id) ORDER BY runs.created_at, seq",
-        (f'{{"name":"{SLEEP}%', run_id),
+        "WHERE status = 'running' AND kind = 'tool_result' AND runs.run_id = COALESCE(?, runs.run_id) AND "
+        "CASE WHEN EXISTS (SELECT 1 FROM journal AS call WHERE call.run_id = journal.run_id AND call.seq = journal.seq "
+        "AND call.kind = 'tool_call') THEN false ELSE payload LIKE ? END ORDER BY runs.created_at, seq",
+        (run_id, f'{{"name":"{SLEEP}%'),
     )
     now = time.time()
     found = []

@@ -85,7 +85,7 @@ def run_turn(
         TurnBusyError: Another driver has the turn; `details` names it.
         TurnRecoveryBlockedError: The turn may not go on; `decision` says why.
         JournalConflictError: `turn_lease_lost`: another driver has taken the turn over.
-        TurnSuspended: The host waits for a decision; run the turn again after it was made.
+        TurnSuspended: The host waits for a decision, or until `details["due_at"]`; run the turn again after that.
         UncertainEffectError: A step of the host is in doubt; run the turn again after it was settled.
         InvalidJournalError: An argument is not acceptable; nothing was done.
 
@@ -182,7 +182,7 @@ def give_up_turn(
         reason: Why, in at most 500 characters; kept in the journal.
         by: Who says so.
         take_over: Take the turn also from a driver that is alive. That one can record nothing more: it stops before
-            its next step or effect, and a host that can be ended is ended where it hears of it, in a database.
+            its next step or effect, and ends a host that can be ended.
         run_journal: Where its host's steps are recorded; `runs/journal.db` under the root by default.
         client: The runtime to ask; the default one when None.
         timeout: Seconds to wait for each answer of the core; the setting's default when None.

@@ -131,6 +131,8 @@ def test_they_read_our_file_as_we_do(peer: Path, tmp_path: Path) -> None:
             run.iteration(4)
             run.tool("t", {"n": 10**30, "text": "😀\0"}, lambda n, text: [n, 1.5, None])
             run.model(lambda: "answer", request={"p": 1})
+            run.sleep(0)
+            run.sleep_until(5)
         journal.append(JournalEvent("open", 0, KIND_ITERATION, {"index": 1}))
         journal.open_run("open", checkpoint_id="c")
         ours = {run_id: as_read_by_them(journal, run_id) for run_id in ("r", "open")}

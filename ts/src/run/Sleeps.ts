@@ -99,9 +99,12 @@ const suspended = (runId: string, seq: number, due: number): TurnSuspended => {
 export const pendingSleeps = (database: Database, runId: string | null, time: number): ReadonlyArray<PendingSleep> =>
   database
     .read(
+      // In this order: what tools returned may be large, and is not read.
       "SELECT journal.run_id AS run_id, seq, CAST(payload AS BLOB) AS payload FROM runs " +
-        "JOIN journal ON journal.run_id = runs.run_id WHERE status = 'running' AND kind = 'tool_result' " +
-        `AND payload LIKE '{"name":"sleep%' AND runs.run_id = COALESCE(?, runs.run_id) ORDER BY runs.created_at, seq`,
+        "JOIN journal ON journal.run_id = runs.run_id " +
+        "WHERE status = 'running' AND kind = 'tool_result' AND runs.run_id = COALESCE(?, runs.run_id) AND " +
+        "CASE WHEN EXISTS (SELECT 1 FROM journal AS call WHERE call.run_id = journal.run_id AND call.seq = journal.seq " +
+        `AND call.kind = 'tool_call') THEN 0 ELSE payload LIKE '{"name":"sleep%' END ORDER BY runs.created_at, seq`,
       runId
     )
     .flatMap((row) => {
