@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..address import absolute, turn_journal_path
 from ..flow import Ask
@@ -14,11 +15,15 @@ from .lease import TurnLease, acquire_lease, is_driven
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..flow import Flow
     from ..run_journal import RunJournal
     from .root import Bindings, Lease, TurnPath
+
+
+#: How often a driver whose host can be ended looks whether its turn was taken over.
+_LOOK_SECONDS: Final = 1.0
 
 
 class FolderRoot:
@@ -69,7 +74,7 @@ def _acquire(root: Path, path: Path, take_over: bool) -> TurnLease:
 
 
 class _Held:
-    """A lease that the kernel keeps for as long as this process lives: it is lost by nothing that could be heard of."""
+    """A lease that the kernel keeps for as long as this process lives, unless the turn is taken over."""
 
     def __init__(self, lease: TurnLease) -> None:
         self.number = lease.number
@@ -82,10 +87,23 @@ class _Held:
         """The kernel lets nobody else in."""
         yield from ()
 
-    def ending(self, end: Callable[[], object] | None) -> contextlib.AbstractContextManager[None]:
-        """Nothing ends the work."""
-        del end
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def ending(self, end: Callable[[], object] | None) -> Iterator[None]:
+        """Work that `end` brings to an end when another driver has taken the turn over: nobody tells, so it is looked
+        for."""
+        over = threading.Event()
+        if end is not None:
+            threading.Thread(target=self._watch, args=(end, over), name="turn-journal-lease", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _watch(self, end: Callable[[], object], over: threading.Event) -> None:
+        while not over.wait(_LOOK_SECONDS):
+            if self._lease.is_lost():
+                end()
+                return
 
     def give_back(self) -> Flow[None]:
         """Frees the lock."""

@@ -47,11 +47,19 @@ class LeaseHolder:
 class TurnLease:
     """The right to drive one turn, held until `release` or the end of this process."""
 
-    def __init__(self, number: int, lock: ReadWriteLock, file: Path) -> None:
+    def __init__(self, number: int, lock: ReadWriteLock, file: Path, record: Path) -> None:
         self.number: Final = number
         self._lock: ReadWriteLock | None = lock
         self._file = file
+        self._record = record
         self._process = os.getpid()
+
+    def is_lost(self) -> bool:
+        """Whether another driver is known to have taken the turn over."""
+        with contextlib.suppress(JournalCorruptError, OSError):
+            latest = _read(self._record)
+            return latest is not None and latest.number != self.number
+        return False
 
     def release(self) -> None:
         """Lets others drive; the number is never used again. In a forked child nothing: its parent drives on."""
@@ -173,7 +181,7 @@ def _take(stem: Path, record: Path, *, take_over: bool) -> TurnLease:
     except BaseException:
         lock.close()
         raise
-    return TurnLease(number, lock, file)
+    return TurnLease(number, lock, file, record)
 
 
 def _end(last: LeaseHolder, file: Path, *, take_over: bool) -> None:

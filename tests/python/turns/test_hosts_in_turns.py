@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -14,10 +15,12 @@ from tests.process.hosts.test_agent_hosts import ANSWER, WORK, Bench
 from tests.python.turns.world import AGENT, GOAL, RESULT, TODO, Turn
 
 from turn_journal_runtime.hosts import CallableHost, SubprocessHost
-from turn_journal_runtime.turns import HostAdapter, aio
+from turn_journal_runtime.turns import HostAdapter, aio, give_up_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.conftest import Eventually
 
 
 pytestmark = pytest.mark.process
@@ -111,6 +114,32 @@ def test_a_cancelled_turn_ends_its_program_frees_its_lease_and_is_resumed(
 
     asyncio.run(cancel())
     assert turn.run(CallableHost(lambda context: dict(RESULT))).attempts == 2
+
+
+def test_a_program_whose_turn_was_given_up_is_ended_and_leaves_no_failure(
+    turn: Turn, tmp_path: Path, eventually: Eventually
+) -> None:
+    notes, raised = tmp_path / "pids", []
+
+    def drive() -> None:
+        try:
+            turn.run(program("family", str(notes), timeout=600))
+        except BaseException as error:
+            raised.append(error)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TURN_JOURNAL_TURN_LEASE", "3")
+        thread = threading.Thread(target=drive)
+        thread.start()
+        eventually(lambda: notes.exists() and len(notes.read_text().split()) == 3, 60)
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "todo_id": TODO}
+    assert give_up_turn(turn.root, **names, reason="obsolete", by="anna", take_over=True).changed
+    thread.join(30)  # long before it would have answered
+    assert not thread.is_alive()
+    assert not [pid for pid in map(int, notes.read_text().split()) if psutil.pid_exists(pid)]
+    assert [getattr(error, "kind", error) for error in raised] == ["turn_lease_lost"]
+    assert (turn.journal["status"], turn.journal["reason"]) == ("failed", "obsolete")
+    assert "host_failure" not in turn.journal
 
 
 def test_a_cancelled_turn_waits_for_what_runs_in_a_thread(root: Path | str) -> None:
