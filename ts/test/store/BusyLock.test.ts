@@ -1,14 +1,16 @@
 /** A lock that is held waits with a deadline, and then says who has it. What other processes do: tests/chaos/store. */
-import { existsSync, readdirSync, writeFileSync } from "node:fs"
-import { basename, dirname } from "node:path"
+import { existsSync, readdirSync, readlinkSync, writeFileSync } from "node:fs"
+import { basename, dirname, join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import type { JsonObject } from "../../src/contract/Json.ts"
 import { type Disk, nodeDisk } from "../../src/store/Disk.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
+import * as Lock from "../../src/store/Lock.ts"
 import { pidIn } from "../../src/store/LockHolder.ts"
 import { filesOf } from "../../src/store/Place.ts"
 import { AGENT, folder, GOAL, kindOf, pathOf, placeOf, plainTurn, writeElsewhere } from "./Turns.ts"
@@ -138,7 +140,13 @@ it.live("a reader waits for a writer, and a writer for a reader", () =>
     const write = Effect.suspend(() => store.write({ path, journal: plainTurn("turn-1", "in_progress", ["a"]) }))
     const other = new DatabaseSync(filesOf(placeOf(root, "turn-1")).lock)
     other.exec("BEGIN EXCLUSIVE")
-    assert.strictEqual(yield* kindOf(store.read({ path })), "turn_busy")
+    const began = Date.now()
+    const busy = yield* Effect.flip(store.read({ path }))
+    assert.strictEqual(busy.kind, "turn_busy")
+    assert.isBelow(Date.now() - began, 2000)
+    const waitingSince = Date.parse(String((busy.details as JsonObject)["waiting_since"]))
+    assert.isAtLeast(waitingSince, began - 1)
+    assert.isBelow(waitingSince, began + 150)
     other.exec("ROLLBACK; BEGIN; SELECT name FROM sqlite_master")
     assert.strictEqual((yield* store.read({ path })).seq, 1)
     assert.strictEqual(yield* kindOf(write), "turn_busy")
@@ -148,6 +156,32 @@ it.live("a reader waits for a writer, and a writer for a reader", () =>
   }).pipe(
     Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer({ lockTimeout: 0.2 }))))
   )
+)
+
+it.live("no more lock files are kept open than may be, and nobody stands in a queue when it is over", () =>
+  Effect.gen(function* () {
+    const root = yield* folder
+    const locks = Lock.make({ patienceMs: 200, maxOpen: 2, disk: nodeDisk })
+    const files = ["a", "b", "c", "d"].map((name) => join(root, `${name}.lock`))
+    const open = () =>
+      readdirSync("/proc/self/fd").filter((fd) => {
+        try {
+          return readlinkSync(`/proc/self/fd/${fd}`).startsWith(root)
+        } catch {
+          return false
+        }
+      }).length
+    for (const file of files) yield* locks.with(file, "exclusive", Effect.void)
+    assert.strictEqual(open(), 2)
+    for (const file of files) {
+      const held = locks.tryShared(file)
+      if (held === null || held === "open") return assert.fail("the lock is free")
+      held.release()
+    }
+    assert.strictEqual(open(), 2)
+    locks.closeAll()
+    assert.strictEqual(open(), 0)
+  })
 )
 
 describe("the kernel's list of locks", () => {

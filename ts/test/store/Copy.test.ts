@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs"
+import { readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs"
 import { assert, describe, it, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -50,6 +50,24 @@ describe("a copy that was cut off after its journal had appeared", () => {
     )
   }
 })
+
+it.effect("the time of the last write is the same to the millisecond", () =>
+  Effect.gen(function* () {
+    const [source, target] = [yield* folder, yield* folder]
+    const store = yield* JournalStore
+    yield* writeAll(source, [plainTurn("turn-1", "in_progress", [])])
+    const { snapshot } = filesOf(placeOf(source, "turn-1"))
+    const { folder: copied } = filesOf(placeOf(target, "turn-1"))
+    const updatedAt = (root: string) =>
+      Effect.map(store.list({ runtimeRoot: root }), ({ turns }) => turns[0]?.updated_at ?? assert.fail())
+    for (let millisecond = 0; millisecond < 50; millisecond++) {
+      utimesSync(snapshot, 0, 1_796_010_031 + (millisecond * 1000 + 0.5) / 1_000_000)
+      rmSync(copied, { recursive: true, force: true })
+      yield* store.copy({ runtimeRoot: source, targetRoot: target })
+      assert.strictEqual(yield* updatedAt(target), yield* updatedAt(source))
+    }
+  }).pipe(Effect.provide(storeOn(nodeDisk)))
+)
 
 it.effect("what a writer left at the source whose journal never appeared is not copied", () =>
   Effect.gen(function* () {

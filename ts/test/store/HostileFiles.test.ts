@@ -219,6 +219,16 @@ describe("hostile files", () => {
         })
     )
 
+    it.effect("syncs no folder that it may not read, and writes all the same", () =>
+      Effect.gen(function* () {
+        const { outside, root, files } = yield* written
+        for (const folder of [outside, root, join(root, "goals"), join(root, "goals", GOAL)]) chmodSync(folder, 0o711)
+        chmodSync(files.folder, 0o777)
+        for (const file of [files.snapshot, files.history, files.lock]) chmodSync(file, 0o666)
+        assert.strictEqual(writeElsewhere(files.snapshot, NEXT, NOBODY), "ok")
+      })
+    )
+
     it.effect("names no goal or turn with a control character, a separator or too many letters", () =>
       Effect.gen(function* () {
         const { store, root, files } = yield* written

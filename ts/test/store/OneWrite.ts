@@ -1,4 +1,7 @@
-/** A process that writes one journal and prints `ok` or the kind of the error: `node OneWrite.ts PATH JOURNAL UID`; root becomes that user. */
+/**
+ * A process that reads a journal, writes the next one, and prints `ok` or the kind of the error of that:
+ * `node OneWrite.ts PATH JOURNAL UID`; root becomes that user.
+ */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { JsonObject } from "../../src/contract/Json.ts"
@@ -9,7 +12,7 @@ const [path = "", journal = "", uid = ""] = process.argv.slice(2)
 if (process.getuid?.() === 0) process.setuid?.(Number(uid))
 
 const said = Effect.flatMap(JournalStore, (store) =>
-  store.write({ path, journal: JSON.parse(journal) as JsonObject })
+  Effect.andThen(Effect.ignore(store.read({ path })), store.write({ path, journal: JSON.parse(journal) as JsonObject }))
 ).pipe(
   Effect.match({ onFailure: ({ kind }) => kind, onSuccess: () => "ok" }),
   Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.layer())))

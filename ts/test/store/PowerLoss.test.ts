@@ -144,6 +144,20 @@ const SCENARIOS: Record<string, (power: PowerDisk) => Effect.Effect<unknown, unk
         yield* aProcess(power, [3, 4])
       })
     ),
+  "a copy that is killed before its lines are sealed, a writer that is killed before its rename, and one that goes on":
+    (power) =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const source = yield* quickFolder
+          yield* writeElsewhere(source, JOURNALS.slice(0, 2))
+          const stands = operationId(journal(1))
+          power.note("begin", stands)
+          yield* copyFrom(source, power, "compaction.create")
+          power.note("ack", stands)
+          yield* aProcess(power, [2], "snapshot.rename")
+          yield* aProcess(power, [2])
+        })
+      ),
   "a turn that is pruned": (power) =>
     Effect.gen(function* () {
       yield* aProcess(power, [0, 1, 2, 3, 4, 5])

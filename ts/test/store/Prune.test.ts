@@ -1,4 +1,6 @@
 /** Pruning that is cut off, and pruning beside a writer. */
+import { mkdirSync, writeFileSync } from "node:fs"
+import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -45,6 +47,23 @@ it.live("shortens a history to its tombstone when the one before was cut off bet
       assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
     }).pipe(Effect.provide(over(FileDriver.layer())))
   })
+)
+
+it.live("leaves one line, also of a journal that had no history", () =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const root = yield* quickFolder
+    const path = pathOf(root, "turn-1")
+    mkdirSync(dirname(path), { recursive: true })
+    writeFileSync(path, JSON.stringify(JOURNALS.at(-1)))
+    assert.lengthOf((yield* prune(root)).turns, 1)
+    const { transitions } = yield* store.history({ path })
+    assert.deepStrictEqual(
+      transitions.map(({ seq, pruned }) => ({ seq, pruned })),
+      [{ seq: 2, pruned: true }]
+    )
+    assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+  }).pipe(Effect.provide(over(FileDriver.layer())))
 )
 
 /** A driver at whose glance every journal is old: what is read under the lock was written since. */

@@ -1,5 +1,6 @@
 /** Whatever is changed in a turn's files, `verify` says that it was, and where. */
-import { copyFileSync, readFileSync, writeFileSync } from "node:fs"
+import * as crypto from "node:crypto"
+import { copyFileSync, readFileSync, renameSync, writeFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -10,7 +11,7 @@ import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
 import { SOAK } from "../Seed.ts"
-import { GOAL, pathOf, placeOf, plainTurn, quickFolder } from "./Turns.ts"
+import { GOAL, kindOf, pathOf, placeOf, plainTurn, quickFolder } from "./Turns.ts"
 
 const JOURNALS: ReadonlyArray<JsonObject> = [
   plainTurn("turn-1", "in_progress", []),
@@ -82,7 +83,9 @@ describe("tampering", () => {
         for (let at = 0; at < bytes.length; at++) {
           const byte = bytes[at] ?? 0
           const others = [changed(bytes, at, byte ^ 0x80), without(bytes, at), inserted(bytes, at, 0x20)]
-          const variants = [changed(bytes, at, byte ^ 1), ...(SOAK ? others : [others[at % others.length] ?? bytes])]
+          // What is left of a letter of several bytes may be read as the letter for "unreadable", which stands there too.
+          const isWhole = SOAK || byte >= 0x80
+          const variants = [changed(bytes, at, byte ^ 1), ...(isWhole ? others : [others[at % others.length] ?? bytes])]
           for (const variant of variants) {
             if (variant.equals(bytes)) continue
             const { ok, problem } = yield* withBytes(turn.history, variant, turn)
@@ -178,13 +181,23 @@ describe("tampering", () => {
       Effect.gen(function* () {
         const store = yield* JournalStore
         const other = filesOf(placeOf(root, "turn-2"))
-        copyFileSync(snapshot, other.snapshot)
-        copyFileSync(history, other.history)
-        const { turns } = yield* store.verify({ runtimeRoot: root, goalId: GOAL, turnKey: "turn-2" })
-        assert.deepStrictEqual(
-          turns.map(({ problem }) => [problem?.kind, problem?.line]),
-          [["line_out_of_place", 1]]
-        )
+        for (const state of ["whole", "pruned"]) {
+          if (state === "pruned") {
+            const { turns } = yield* store.prune({ runtimeRoot: root, olderThan: 0 })
+            assert.include(
+              turns.map(({ turn_key, damage }) => (damage === null ? turn_key : "")),
+              "turn-1"
+            )
+          }
+          copyFileSync(snapshot, other.snapshot)
+          copyFileSync(history, other.history)
+          const { turns } = yield* store.verify({ runtimeRoot: root, goalId: GOAL, turnKey: "turn-2" })
+          assert.deepStrictEqual(
+            turns.map(({ problem }) => [problem?.kind, problem?.line]),
+            [["line_out_of_place", 1]],
+            state
+          )
+        }
       })
     ))
 
@@ -198,6 +211,51 @@ describe("tampering", () => {
         writeFileSync(turn.snapshot, JSON.stringify(journal))
         assert.isTrue((yield* turn.verify()).ok)
         assert.strictEqual((yield* turn.verify(turn.heads)).problem?.kind, "head_missing")
+      })
+    ))
+
+  it("shows to a writer that knows the history from before", () =>
+    Effect.gen(function* () {
+      const store = yield* JournalStore
+      const root = yield* quickFolder
+      const path = pathOf(root, "turn-1")
+      const { history } = filesOf(placeOf(root, "turn-1"))
+      const [first, second, third, fourth] = JOURNALS.map((journal) => ({ path, journal }))
+      if (first === undefined || second === undefined || third === undefined || fourth === undefined) return
+      yield* store.write(first)
+      yield* store.write(second)
+      const bytes = readFileSync(history)
+      const at = bytes.indexOf("turn-1")
+      writeFileSync(history, changed(bytes, at, "T".charCodeAt(0)))
+      assert.strictEqual(yield* kindOf(store.write(third)), "history_corrupt", "in its place")
+      writeFileSync(history, bytes)
+      yield* store.write(third)
+
+      yield* Effect.provide(
+        Effect.flatMap(JournalStore, (other) => other.write(fourth)),
+        storeWith(null),
+        { local: true }
+      )
+      writeFileSync(`${history}.new`, changed(readFileSync(history), at, "T".charCodeAt(0)))
+      renameSync(`${history}.new`, history)
+      assert.strictEqual(yield* kindOf(store.write(fourth)), "history_corrupt", "by another file that is longer")
+    }).pipe(Effect.scoped, Effect.provide(storeWith(null)), Effect.runPromise))
+
+  it("shows when a line is made to fit", () =>
+    tampering(KEY, (turn) =>
+      Effect.gen(function* () {
+        const text = readFileSync(turn.history, "utf8")
+        const start = text.lastIndexOf("\n", text.length - 2) + 1
+        for (const [edit, kind] of [
+          [(line: string) => line.replace(/"hmac":"[0-9a-f]+"/, '"hmac":"ab"'), "signature_invalid"],
+          [(line: string) => line.replace(/"operation_id":"sha256:[0-9a-f]+"/, '"operation_id":"x"'), "line_changed"]
+        ] as const) {
+          const bare = edit(text.slice(start, -1)).replace(/"hash":"[^"]+",/, "")
+          const hash = `"hash":"sha256:${crypto.hash("sha256", bare, "hex")}",`
+          const line = bare.replace('"hmac"', `${hash}"hmac"`)
+          const { problem } = yield* withBytes(turn.history, Buffer.from(`${text.slice(0, start)}${line}\n`), turn)
+          assert.deepStrictEqual([problem?.kind, problem?.line], [kind, 4])
+        }
       })
     ))
 
