@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from .. import documents
 from ..run_journal.approvals import PendingApproval
+from ..run_journal.listing import FailedAttempt
 from ..run_journal.sleeps import PendingSleep
 from ..run_journal.steps import UncertainStep
 from .run_documents import (
@@ -242,6 +243,7 @@ class RunRecord(TypedDict):
     interrupted: bool
     parent: RunParent | None
     events: list[RunEvent]
+    failures: list[FailedAttempt]
     uncertain: list[UncertainStep]
     pending_approvals: list[PendingApproval]
     pending_sleeps: list[PendingSleep]

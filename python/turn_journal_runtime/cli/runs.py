@@ -15,7 +15,7 @@ from ..address import is_database
 from ..errors import JournalNotFoundError, RunNotFoundError
 from ..run_journal import KIND_TOOL_RESULT, RunJournal
 from ..run_journal.filesystem import default_path
-from ..run_journal.listing import list_runs
+from ..run_journal.listing import failed_attempts, list_runs
 from ..run_journal.sleeps import until_of
 from ..turns.folder_root import run_journal_path
 from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key, this_user
@@ -103,6 +103,7 @@ def show(
         meta = run_named(journal, run_id)
         run_id = meta.run_id
         events = journal.events(run_id)
+        failures = failed_attempts(journal, run_id)
         uncertain = journal.uncertain(run_id)
         waiting = journal.pending_approvals(run_id)
         asleep = journal.pending_sleeps(run_id)
@@ -116,6 +117,7 @@ def show(
             {"seq": event.seq, "kind": event.kind, "payload": event.payload, "created_at": event.created_at}
             for event in events
         ],
+        "failures": [asdict(attempt) for attempt in failures],
         "uncertain": [asdict(step) for step in uncertain],
         "pending_approvals": [asdict(question) for question in waiting],
         "pending_sleeps": [asdict(sleep) for sleep in asleep],
@@ -133,13 +135,18 @@ def show(
         elif asleep:
             status = f"sleeps until {moment(min(sleep.until for sleep in asleep))}"
     blocks: list[Block] = [
-        Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome else "")),
+        Heading(f"{meta.run_id} · {status}" + (f" · {meta.outcome}" if meta.outcome not in (None, "", status) else "")),
         Line(f"agent {meta.agent or '–'} · task {meta.task or '–'} · updated {moment(meta.updated_at)}", "dim"),
     ]
     if parent is not None:
         blocks.append(Line(f"forked from {short_run(parent[0])}, with its steps up to {parent[1]}", "dim"))
     blocks += what_waits(named, where, uncertain, waiting)
-    rows = [(str(event.seq), event.kind, *_step(event), moment(event.created_at)) for event in events]
+    steps = [(event.seq, event.created_at, event.kind, *_step(event)) for event in events]
+    # A failed call is a step that went on; what it failed of belongs beside it.
+    steps += [
+        (one.seq, one.created_at, "failed", "", _shortened(f"{one.error_type}: {one.message}")) for one in failures
+    ]
+    rows = [(str(seq), what, name, content, moment(at)) for seq, at, what, name, content in sorted(steps)]
     blocks.append(Rows(("step", "what", "name", "content", "at"), rows) if rows else Line("Nothing is recorded yet."))
     return Report(document, blocks)
 
@@ -304,5 +311,8 @@ def short_json(value: Any) -> str:
     """A JSON value as a table shows it."""
     import json
 
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _shortened(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -211,7 +211,9 @@ class DurableRun(Sleeping):
             suspend: As `sleep`.
 
         Raises:
-            As `sleep`.
+            TurnSuspended: It is not time yet; `details["due_at"]` says when, in seconds since the epoch.
+            TurnBusyError: Another driver has taken the run over meanwhile.
+            JournalConflictError: The drive has ended meanwhile.
         """
         seq, drive = self._issue()
         self._run(self._sleep_until(seq, drive, moment, suspend))

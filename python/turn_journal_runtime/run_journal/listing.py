@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from .database import Row
     from .journal import RunJournal
 
-__all__ = ["RunSummary", "last_step", "list_runs", "refuse_driven", "summary"]
+__all__ = ["FailedAttempt", "RunSummary", "failed_attempts", "last_step", "list_runs", "refuse_driven", "summary"]
 
 _SUMMARY = (
     "SELECT run_id, agent, task, status, outcome, updated_at, "
     "(SELECT COUNT(*) FROM journal WHERE journal.run_id = runs.run_id) FROM runs"
 )
 _SUMMARIES = f"{_SUMMARY} ORDER BY created_at, rowid"
+_FAILED = (
+    "SELECT seq, kind, error_type, message, created_at FROM step_attempts WHERE run_id = ? AND state = 'failed' "
+    "ORDER BY seq, attempt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,31 @@ class RunSummary:
     updated_at: float
     events: int
     interrupted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt at a step that ended with an error.
+
+    Args:
+        seq: The step's number.
+        kind: What the step was to record: `tool_call` or `model_decision`.
+        error_type: The type of the error.
+        message: Its text.
+        created_at: When, in seconds since the epoch.
+    """
+
+    seq: int
+    kind: str
+    error_type: str
+    message: str
+    created_at: float
+
+
+def failed_attempts(journal: RunJournal, run_id: str) -> list[FailedAttempt]:
+    """Every attempt of a run that failed, also where a later one did not."""
+    rows = journal._database.read(_FAILED, (run_id,))
+    return [FailedAttempt(seq, kind, name or "", message or "", at) for seq, kind, name, message, at in rows]
 
 
 def list_runs(journal: RunJournal) -> list[RunSummary]:

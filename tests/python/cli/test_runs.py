@@ -83,6 +83,24 @@ def test_until_when_a_run_sleeps(command: Command, tmp_path: Path) -> None:
     assert sleeps == [{"run_id": "r", "seq": 0, "until": 32503680000}]
 
 
+def test_run_show_tells_what_failed_and_an_outcome_once(command: Command, tmp_path: Path) -> None:
+    db = tmp_path / "runs.db"
+    with RunJournal(db) as journal, DurableRun(journal, "r") as run:
+        with pytest.raises(KeyError):
+            run.tool("look", {}, lambda: dict[str, str]()["nowhere"])
+        run.model(lambda: "went on", request={"prompt": "What now?"})
+    shown = command("run", "show", "r", "--db", db)
+    lines = [re.split(r"\s{2,}", line.strip())[:3] for line in shown.out.splitlines()]
+    assert ["0", "failed", "KeyError: 'nowhere'"] in lines
+    assert (
+        lines.index(["0", "failed", "KeyError: 'nowhere'"])
+        == [line[:2] for line in lines].index(["0", "tool_call"]) + 1
+    )
+    assert shown.out.startswith("r · done\n")
+    (failure,) = command("run", "show", "r", "--db", db, "-f", "json").json["failures"]
+    assert (failure["seq"], failure["kind"], failure["error_type"]) == (0, "tool_call", "KeyError")
+
+
 def test_a_run_goes_on_after_settle_and_approve(command: Command, tmp_path: Path) -> None:
     db, paid = tmp_path / "runs.db", list[int]()
     with RunJournal(db) as journal:
