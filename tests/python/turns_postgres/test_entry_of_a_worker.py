@@ -127,7 +127,10 @@ def test_a_look_that_takes_long_keeps_no_turn_from_being_driven(database: str, m
         await looked.wait()
         await asyncio.sleep(2.5)  # it is time for another one, twice
         await defer_turn(database, goal_id="goal", agent_id="agent", todo_id="beside-a-look")
-        return await asyncio.wait_for(worker, 20)
+        summary = await asyncio.wait_for(worker, 20)
+        await asyncio.sleep(0)
+        assert not [task for task in asyncio.all_tasks() if "_find" in repr(task.get_coro())]
+        return summary
 
     monkeypatch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
     assert asyncio.run(work()) == Summary({"done": 1}, 0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from turn_journal_runtime.errors import JournalConflictError, StoreUnavailableError
+from turn_journal_runtime.settings import current
+from turn_journal_runtime.turns.database_root import DatabaseRoot
 from turn_journal_runtime.turns.heartbeat import HeldLease, now
 
 if TYPE_CHECKING:
@@ -120,3 +123,17 @@ def test_a_forked_child_gives_back_nothing_that_its_parent_has() -> None:
             os._exit(len(list(lease.give_back())))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert len(list(lease.give_back())) == 1
+
+
+def test_a_lease_lasts_from_when_it_was_asked_for() -> None:
+    """The database's time for it may have begun then: whoever counted from the answer would believe it too long."""
+    root = DatabaseRoot("postgresql://host/db", Server())  # type: ignore[arg-type] # all that it is asked for
+    asked = now()
+    asking = root.acquire(root.path("goal", "turn"))
+    next(asking)
+    time.sleep(0.2)
+    with pytest.raises(StopIteration) as answered:
+        asking.send({"number": 7})
+    lease = answered.value.value
+    lease._over.set()
+    assert lease._until - asked < current().turn_lease + 0.1

@@ -5,28 +5,35 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from tests.python.turns.world import AGENT, GOAL, TODO, ScriptedHost, Turn, rate_limited
+from procrastinate.exceptions import ConnectorException
+from tests.python.turns.world import AGENT, GOAL, TODO, KilledError, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime.errors import (
     JournalConflictError,
+    JournalStoreError,
     StoreUnavailableError,
     TurnBusyError,
     TurnSuspended,
     UncertainEffectError,
 )
-from turn_journal_runtime.turns import TurnResult, run_turn
+from turn_journal_runtime.turns import RecoverableTurn, TurnResult, run_turn
+from turn_journal_runtime.turns.aio import recoverable_turns
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.turns.outcome import TurnRecoveryBlockedError
 from turn_journal_runtime.turns.plan import plan_turn
+from turn_journal_runtime.worker import schema
 from turn_journal_runtime.worker.aio import defer_turn
 from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of
-from turn_journal_runtime.worker.queue import Job
-from turn_journal_runtime.worker.worker import Summary, run_worker
+from turn_journal_runtime.worker.log import LOGGER
+from turn_journal_runtime.worker.queue import DRIVE, FIND, Job, defer, open_queue
+from turn_journal_runtime.worker.worker import Summary, _NoRoom, _unheard, _Worker, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,3 +181,169 @@ def test_a_turn_is_handed_over_as_it_stands(database: str) -> None:
     again = asyncio.run(due_turn(database, JOB._replace(retry_failed=True), None))
     assert isinstance(again, DueTurn)
     assert (again.resume_from, again.retry_failed) == ("host_execute", True)
+
+
+@pytest.mark.process
+def test_a_turn_that_is_at_hand_takes_no_second_place(database: str) -> None:
+    """Its entry may work for long before it takes the lease: until then the store tells of a turn that stopped."""
+    turn = Turn(database, is_async=False)
+    turn.kill(ScriptedHost(KilledError()))
+    looks = threading.Semaphore(0)
+
+    def entry(_: DueTurn) -> None:
+        assert looks.acquire(timeout=10)
+        assert looks.acquire(timeout=10)
+
+    def jobs() -> int:
+        with psycopg.connect(database) as connection:
+            asked = "SELECT count(*) FROM public_turn_queue.procrastinate_jobs WHERE task_name LIKE '%drive'"
+            [(found,)] = connection.execute(asked).fetchall()
+        return int(found)
+
+    async def look(*given: Any, **wanted: Any) -> list[Any]:
+        found = await recoverable_turns(*given, **wanted)
+        most.append(jobs())
+        looks.release()
+        return found
+
+    most: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+        assert _work(database, entry, lambda: len(most) > 3, every=1, concurrency=2).events["done"] >= 1
+    assert max(most) == 1
+
+
+@pytest.mark.process
+def test_what_cannot_be_read_is_told_once(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    looks = 0
+
+    async def look(*_: Any, **__: Any) -> list[RecoverableTurn]:
+        nonlocal looks
+        looks += 1
+        return [RecoverableTurn(goal_id=GOAL, turn_key="key", damage="its lines are torn")]
+
+    caplog.set_level("WARNING", LOGGER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+        _work(database, _fail, lambda: looks > 1, every=1)
+    assert [one.getMessage() for one in caplog.records] == [
+        f"blocked {GOAL}/key: it cannot be read: its lines are torn"
+    ]
+
+
+@pytest.mark.process
+def test_a_turn_whose_state_the_database_does_not_tell_is_looked_at_again(database: str) -> None:
+    async def away(*_: Any) -> None:
+        raise StoreUnavailableError("away")
+
+    asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turn_journal_runtime.worker.worker.due_turn", away)
+        until = time.time() + 61
+        assert _work(database, _fail, lambda: any(at for _, at in _waiting(database))) == Summary({}, 0)
+    [(args, at)] = _waiting(database)
+    assert (args["again"], at is not None and until - 11 < at < until + 30) == (1, True)
+
+
+@pytest.mark.process
+def test_jobs_of_workers_that_died_are_given_back_or_dropped(database: str) -> None:
+    """A turn's goes back to the queue, unless it waits there already; a look that was not begun is no loss."""
+    asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO, not_before=time.time() + 3600))
+    other = Job(GOAL, AGENT, "other", None, plan_turn(goal_id=GOAL, agent_id=AGENT, todo_id="other").turn_key)
+    asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id="other"))
+    with psycopg.connect(database, options="-c search_path=public_turn_queue") as connection:
+        connection.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE args->>'todo_id' = 'other'")
+        connection.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, queueing_lock, args, status) "
+            "SELECT queue_name, task_name, queueing_lock, args, 'doing' FROM procrastinate_jobs "
+            "WHERE args->>'todo_id' <> 'other'"
+        )
+        connection.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, status) VALUES ('all', %s, 'doing')", (FIND,)
+        )
+
+    def states() -> list[tuple[str, str]]:
+        with psycopg.connect(database) as connection:
+            return connection.execute(
+                "SELECT task_name, status::text FROM public_turn_queue.procrastinate_jobs ORDER BY 1, 2"
+            ).fetchall()
+
+    driven: list[str | None] = []
+    assert _work(
+        database,
+        lambda due: driven.append(due.todo_id),
+        lambda: driven and not any(state == "doing" for _, state in states()),
+        every=1,
+    ) == Summary({"done": 1}, 0)
+    assert driven == [other.todo_id]
+    assert [one for one in states() if one[0] == DRIVE] == [(DRIVE, "todo")]
+
+
+def test_more_turns_than_places_are_not_begun_when_the_queue_was_lost(database: str) -> None:
+    """The jobs of turns at hand were lost with it: it gives out as many as if none were."""
+
+    async def until(over: asyncio.Event) -> None:
+        await over.wait()
+
+    async def work() -> None:
+        worker = _Worker(database, _fail, 1, None, False, None, 10, 0.0)
+        over = asyncio.Event()
+        at_hand = worker._drives[KEY] = asyncio.create_task(until(over))
+        other = JOB._replace(turn_key="other")
+        with pytest.raises(_NoRoom):
+            await worker._drive_job(**other._asdict())
+        job = asyncio.create_task(worker._drive_job(**JOB._asdict()))  # its own job waits for it
+        await asyncio.sleep(0)
+        assert not job.done()
+        job.cancel()  # as when the queue is lost
+        await asyncio.wait({job})
+        assert not at_hand.done()
+        over.set()
+        await at_hand
+
+    asyncio.run(work())
+
+
+@pytest.mark.process
+def test_an_error_of_the_queues_library_that_says_nothing_of_the_database_ends_the_worker(database: str) -> None:
+    async def fail(_: object) -> None:
+        raise ConnectorException from ZeroDivisionError("a bug")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Worker, "_serve_once", fail)
+        with pytest.raises(ConnectorException):
+            _work(database, _fail, lambda: False)
+
+
+def test_a_jobs_end_that_could_not_be_noted_is_not_told_and_any_other_error_is() -> None:
+    told: list[dict[str, Any]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        loop = asyncio.new_event_loop()
+        patch.setattr(loop, "default_exception_handler", told.append)
+        for error in (ConnectorException(), ValueError()):
+            _unheard(loop, {"exception": error})
+        loop.close()
+    assert [type(one["exception"]) for one in told] == [ValueError]
+
+
+def test_a_turn_waits_once_for_the_earlier_of_two_times(database: str) -> None:
+    soon, late = (datetime.fromtimestamp(time.time() + seconds, UTC) for seconds in (60, 600))
+
+    async def put() -> list[bool]:
+        queue = open_queue(database, for_one_call=True)
+        async with queue.open_async():
+            return [await defer(queue, JOB, at=at, sooner=True) for at in (late, soon, late, None, soon)]
+
+    assert asyncio.run(put()) == [True, True, False, True, False]
+    assert [at for _, at in _waiting(database)] == [None]
+
+
+def test_tables_that_are_older_are_not_said_to_be_missing(database: str, postgres_url: str) -> None:
+    names = schema._names()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "_names", lambda: [*names, "99.01.01_01_later"])
+        for url, kind in ((database, "store_schema_older"), (postgres_url, "store_schema_missing")):
+            with pytest.raises(JournalStoreError, match="store migrate") as refused:
+                schema.refuse_other_version(url)
+            assert refused.value.kind == kind
+    schema.refuse_other_version(database)
