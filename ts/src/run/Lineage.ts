@@ -1,7 +1,7 @@
 /** Runs that come from runs, and where two of them part: run-journal.md, section 4. */
 import { readLastSeq } from "./Attempts.ts"
 import type { Database } from "./Database.ts"
-import { checkRunId, conflict, unknownRun } from "./Errors.ts"
+import { checkRunId, conflict, invalid, unknownRun } from "./Errors.ts"
 import { KIND_TOOL_RESULT, type Kind, now } from "./Events.ts"
 import { differingFields, type Payload } from "./Payload.ts"
 import { decodeRow, storedEvents } from "./Runs.ts"
@@ -14,6 +14,10 @@ export interface RunDifference {
   readonly fields: ReadonlyArray<string>
   readonly a: Payload | null
   readonly b: Payload | null
+  /** What kind of event each run has there; null for one that has none. */
+  readonly kinds: readonly [Kind | null, Kind | null]
+  /** The run whose record ends there, so that it is the beginning of the other one's; null when both go on. */
+  readonly ended: "a" | "b" | null
 }
 
 /** What differs between runs that did the same: keys, snapshots and times are each run's own, labels a provider's. */
@@ -21,6 +25,7 @@ const INCIDENTAL = new Set(["idempotency_key", "tool_call_id", "checkpoint_id", 
 
 export const fork = (database: Database, runId: string, newRunId: string, upto: number): void => {
   checkRunId(newRunId)
+  if (!Number.isSafeInteger(upto) || upto < 0) throw invalid("A step's number is an integer from 0.")
   database.transaction(() => {
     if (!isKnown(database, "runs", runId)) throw unknownRun(runId)
     if (isKnown(database, "runs", newRunId) || isKnown(database, "journal", newRunId)) {
@@ -90,17 +95,22 @@ export const diff = (database: Database, runA: string, runB: string): RunDiffere
       if (a === undefined || b === undefined || a.seq !== b.seq || a.kind !== b.kind) {
         const first = a === undefined || (b !== undefined && isBefore(b, a)) ? b : a
         if (first === undefined) return null
+        const [hereA, hereB] = [a, b].map((event) => (event?.seq === first.seq ? event : undefined))
         return {
           seq: first.seq,
           kind: first.kind,
           fields: ["kind"],
-          a: a?.seq === first.seq ? decodeRow(runA, a) : null,
-          b: b?.seq === first.seq ? decodeRow(runB, b) : null
+          a: hereA === undefined ? null : decodeRow(runA, hereA),
+          b: hereB === undefined ? null : decodeRow(runB, hereB),
+          kinds: [hereA?.kind ?? null, hereB?.kind ?? null],
+          ended: a === undefined ? "a" : b === undefined ? "b" : null
         }
       }
       const payloads = { a: decodeRow(runA, a), b: decodeRow(runB, b) }
       const fields = differingFields(deed(payloads.a), deed(payloads.b))
-      if (fields.length > 0) return { seq: a.seq, kind: a.kind, fields, ...payloads }
+      if (fields.length > 0) {
+        return { seq: a.seq, kind: a.kind, fields, ...payloads, kinds: [a.kind, b.kind], ended: null }
+      }
     }
   })
 

@@ -13,6 +13,8 @@ export interface Ownership {
   readonly isDriven: (runId: string, token: string | null) => boolean
   /** Asked inside of the transaction that wants to change a run. Throws `TurnBusy`. */
   readonly refuseDriven: (runId: string) => void
+  /** As `refuseDriven`, but what this handle drives may be ended by it. */
+  readonly refuseDrivenElsewhere: (runId: string) => void
   readonly release: () => void
 }
 
@@ -30,6 +32,17 @@ export const make = (database: Database): Ownership => {
     return false
   }
 
+  const refuseDriven = (runId: string): void => {
+    const [row] = database.read("SELECT owner, holder FROM run_drives WHERE run_id = ?", runId)
+    if (row === undefined || !isDriven(runId, row["owner"] as string | null)) return
+    const owner = describe(row["holder"] as string | null)
+    throw new TurnBusy({
+      kind: "turn_busy",
+      message: `Run ${JSON.stringify(runId)} is driven by process ${owner["pid"] ?? "?"} on ${owner["host"] ?? "?"}. Wait for it to end; when it dies, the run is free at once.`,
+      details: { run_id: runId, owner }
+    })
+  }
+
   return {
     owner: () => {
       own ??= makeOwner(database.path)
@@ -42,15 +55,10 @@ export const make = (database: Database): Ownership => {
       if (drivers.get(runId) === driver) drivers.delete(runId)
     },
     isDriven,
-    refuseDriven: (runId) => {
-      const [row] = database.read("SELECT owner, holder FROM run_drives WHERE run_id = ?", runId)
-      if (row === undefined || !isDriven(runId, row["owner"] as string | null)) return
-      const owner = describe(row["holder"] as string | null)
-      throw new TurnBusy({
-        kind: "turn_busy",
-        message: `Run ${JSON.stringify(runId)} is driven by process ${owner["pid"] ?? "?"} on ${owner["host"] ?? "?"}. Wait for it to end; when it dies, the run is free at once.`,
-        details: { run_id: runId, owner }
-      })
+    refuseDriven,
+    refuseDrivenElsewhere: (runId) => {
+      const [row] = database.read("SELECT owner FROM run_drives WHERE run_id = ?", runId)
+      if (own === null || row?.["owner"] !== own.token || !drivers.has(runId)) refuseDriven(runId)
     },
     release: () => {
       own?.release()

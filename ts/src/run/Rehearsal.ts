@@ -9,6 +9,7 @@ import type { DurableRun } from "./DurableRun.ts"
 import { RecordedToolError, ReplayDivergence, RunEnded, type RunJournalError, unknownRun } from "./Errors.ts"
 import { RUNNING } from "./Events.ts"
 import { MEMORY, make, type RunJournal, type RunJournalOptions } from "./RunJournal.ts"
+import type { Redact } from "./Runs.ts"
 
 /** Whether a loop is still the one that a run was recorded with. */
 export interface ReplayCheck {
@@ -36,8 +37,12 @@ export const checkReplay = <A, E, R>(
       const meta = yield* journal.runMeta(runId)
       if (meta === null) return yield* Effect.fail(unknownRun(runId))
       const lines = yield* journal.exportRun(runId)
-      const copy = yield* make({ path: MEMORY, ...(redact === undefined ? {} : { redact }) })
+      // What is on record went through it before; what the loop issues goes through it now.
+      let isRecorded = false
+      const kept: Redact = (payload) => (isRecorded && redact !== undefined ? redact(payload) : payload)
+      const copy = yield* make({ path: MEMORY, ...(redact === undefined ? {} : { redact: kept }) })
       yield* copy.importRun(lines)
+      isRecorded = true
       if (meta.status === RUNNING) yield* copy.closeRun(runId)
       const seen: Seen = { issued: 0, divergence: null }
       const exit = yield* Effect.exit(copy.drive(runId, (run) => loop(watched(run, seen))))

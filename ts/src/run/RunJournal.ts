@@ -58,7 +58,10 @@ export class RunJournal extends Context.Service<
     /** Registers a run as `running`. Again: keeps its journal, its creation time and, when none is given, its checkpoint. */
     readonly openRun: (runId: string, run?: Runs.NewRun) => Answer<void>
     readonly setCheckpoint: (runId: string, checkpointId: string) => Answer<void>
-    /** Ends a run. Its status is the outcome when that is `done`, `succeeded`, `failed` or `cancelled`, else `done`. */
+    /**
+     * Ends a run. Its status is the outcome when that is `done`, `succeeded`, `failed` or `cancelled`, else `done`. One that
+     * somebody else drives is refused (`TurnBusy`); a loop may close the run that it drives through this journal.
+     */
     readonly closeRun: (runId: string, outcome?: string) => Answer<void>
     readonly runMeta: (runId: string) => Answer<RunMeta | null>
     /** The runs that are still `running`, oldest first; those that a living process drives only on request. */
@@ -158,9 +161,12 @@ export const make = (
         openRun: (runId, run = {}) => attempting(() => Runs.openRun(database, redact, runId, run)),
         setCheckpoint: (runId, checkpointId) => attempting(() => Runs.setCheckpoint(database, runId, checkpointId)),
         closeRun: (runId, outcome = "done") =>
-          attempting(() => {
-            if (Runs.closeRun(database, runId, outcome) === 0) throw unknownRun(runId)
-          }),
+          attempting(() =>
+            database.transaction(() => {
+              ownership.refuseDrivenElsewhere(runId)
+              if (Runs.closeRun(database, runId, outcome) === 0) throw unknownRun(runId)
+            })
+          ),
         runMeta: (runId) => attempting(() => Runs.runMeta(database, runId)),
         interruptedRuns: ({ includeOwned = false } = {}) =>
           attempting(() => Runs.interruptedRuns(database, ownership, includeOwned)),
@@ -186,7 +192,7 @@ export const make = (
         diff: (runA, runB) => attempting(() => Lineage.diff(database, runA, runB)),
         exportRun: (runId) => attempting(() => Transfer.exportRun(database, runId)),
         importRun: (lines, { overwrite = false } = {}) =>
-          attempting(() => Transfer.importRun(database, ownership, lines, overwrite)),
+          attempting(() => Transfer.importRun(database, ownership, redact, lines, overwrite)),
         backup: (path) => backup(database.connection, path),
         drive
       })

@@ -3,13 +3,13 @@
  * counts and digests the ones before it, so that a cut or altered file is refused whole. run-journal.md, section 5.
  */
 import { createHash } from "node:crypto"
-import { InvalidJournal } from "../contract/Errors.ts"
+import { InvalidJournal, StoreFailure } from "../contract/Errors.ts"
 import type { Database } from "./Database.ts"
 import { checkRunId, conflict, unknownRun } from "./Errors.ts"
 import { isTerminal, RUNNING } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
-import { decodeRow, runMeta, storedEvents } from "./Runs.ts"
+import { decodeRow, type Redact, runMeta, storedEvents, storedText } from "./Runs.ts"
 import { RUN_TABLES } from "./Schema.ts"
 
 const FORMAT = "turn-journal-run"
@@ -76,27 +76,33 @@ const digestOf = (lines: ReadonlyArray<string>): string => {
 export const importRun = (
   database: Database,
   ownership: Ownership,
+  redact: Redact | null,
   lines: Iterable<string>,
   overwrite: boolean
 ): string => {
   const { head, rows } = whole(lines)
   const run = objectAt(head, "run")
-  const runId = run["run_id"] as string
+  const runId = cell(run, "run_id") as string
   checkRunId(runId)
   if (run["status"] !== RUNNING && !isTerminal(String(run["status"]))) throw refused("the status is unknown")
-  const runRow = RUN.map((name) => cell(run, name))
-  const metadata = encode(run["metadata"])
+  const said = { agent: cell(run, "agent"), task: cell(run, "task"), metadata: objectAt(run, "metadata") }
+  const { agent, task, metadata } = redact === null ? said : (decode(storedText(redact, said)) as Payload)
+  const shown: Payload = { ...run, agent: String(agent), task: String(task) }
+  const runRow = RUN.map((name) => cell(shown, name))
   const events = rows.flatMap((row) => {
     if (row["event"] === undefined) return []
     const event = objectAt(row, "event")
-    return [[cell(event, "seq"), cell(event, "kind"), encode(event["payload"]), cell(event, "created_at")] as const]
+    const payload = storedText(redact, objectAt(event, "payload"))
+    return [[cell(event, "seq"), cell(event, "kind"), payload, cell(event, "created_at")] as const]
   })
   const attempts = rows.flatMap((row) => {
     if (row["attempt"] === undefined) return []
-    const attempt = objectAt(row, "attempt")
+    const attempt = redactedFailure(redact, objectAt(row, "attempt"))
     return [ATTEMPT.map((name) => cell(attempt, name))]
   })
   const parent = head["parent"] === null ? null : objectAt(head, "parent")
+  const drive = [cell(head, "fence"), cell(head, "resumes")]
+  const line = parent === null ? [] : [cell(parent, "run_id"), cell(parent, "upto")]
   database.transaction(() => {
     const isHere = ["runs", "journal"].some(
       (table) => database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
@@ -114,7 +120,7 @@ export const importRun = (
     database.write(
       `INSERT INTO runs (${RUN.join(", ")}, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       ...runRow,
-      metadata
+      encode(metadata)
     )
     for (const event of events) {
       database.write(
@@ -134,17 +140,11 @@ export const importRun = (
       database.write(
         "INSERT INTO run_drives (run_id, owner, holder, fence, resumes, suspended) VALUES (?, NULL, NULL, ?, ?, 0)",
         runId,
-        cell(head, "fence"),
-        cell(head, "resumes")
+        ...drive
       )
     }
     if (parent !== null) {
-      database.write(
-        "INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)",
-        runId,
-        cell(parent, "run_id"),
-        cell(parent, "upto")
-      )
+      database.write("INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)", runId, ...line)
     }
   })
   return runId
@@ -166,6 +166,13 @@ const whole = (lines: Iterable<string>): { readonly head: Payload; readonly rows
   if (last["lines"] !== texts.length - 1 || last["sha256"] !== digestOf(texts.slice(0, -1))) {
     throw refused("it is cut short or was altered: its last line does not vouch for the others")
   }
+  if (head["format"] === FORMAT && typeof head["version"] === "number" && head["version"] > VERSION) {
+    throw new StoreFailure({
+      kind: "store_unsupported",
+      message: `This export is of version ${head["version"]}; this package reads up to ${VERSION}. Nothing was imported: upgrade turn-journal-core.`,
+      details: { version: head["version"], supported: VERSION }
+    })
+  }
   if (head["format"] !== FORMAT || head["version"] !== VERSION) throw refused(`it is not of version ${VERSION}`)
   return { head, rows }
 }
@@ -179,17 +186,33 @@ const objectAt = (value: Payload, name: string): Payload => {
   return found
 }
 
+/** What a failure says is what a payload may say. */
+const redactedFailure = (redact: Redact | null, attempt: Payload): Payload => {
+  const { error_type, message } = attempt
+  if (typeof error_type !== "string") return attempt
+  const shown = decode(storedText(redact, { error_type, message })) as Payload
+  return { ...attempt, error_type: String(shown["error_type"]), message: String(shown["message"]) }
+}
+
+const WHOLE = new Set(["seq", "attempt", "next_seq", "fence", "resumes", "upto"])
+const TIMES = new Set(["created_at", "updated_at"])
+const MAY_BE_NULL = new Set(["outcome", "checkpoint_id", "error_type", "message", "next_seq"])
+
+/** A field of a row, of the type that its name has everywhere. */
 const cell = (value: Payload, name: string): string | number | bigint | null => {
   const found = value[name]
-  if (found === undefined || typeof found === "boolean" || (typeof found === "object" && found !== null)) {
-    throw refused(`the field ${name} is missing or of another type`)
-  }
-  return found
+  if (found === null && MAY_BE_NULL.has(name)) return found
+  if (WHOLE.has(name)) {
+    if (typeof found === "bigint" || (typeof found === "number" && Number.isInteger(found))) return found
+  } else if (TIMES.has(name)) {
+    if (typeof found === "number") return found
+  } else if (typeof found === "string") return found
+  throw refused(`the field ${name} is missing or of another type`)
 }
 
 const refused = (fault: string): InvalidJournal =>
   new InvalidJournal({
     kind: "invalid_request",
-    message: `These lines are no whole export of a run: ${fault}. Nothing was imported.`,
+    message: `These lines are no whole export of a run: ${fault}. Nothing was imported; export the run again.`,
     details: {}
   })
