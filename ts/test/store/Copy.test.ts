@@ -8,7 +8,7 @@ import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
 import { copySuite, writeAll } from "./CopySuite.ts"
-import { folder, placeOf, plainTurn } from "./Turns.ts"
+import { folder, pathOf, placeOf, plainTurn } from "./Turns.ts"
 
 layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), FileDriver.layer()), { excludeTestServices: true })(
   "from folder to folder",
@@ -26,7 +26,9 @@ describe("a copy that was cut off after its journal had appeared", () => {
     it.effect(`is sealed by the next one, when it did not come to ${step}`, () =>
       Effect.gen(function* () {
         const [source, target] = [yield* folder, yield* folder]
-        const journals = Array.from({ length: transitions }, (_, n) => plainTurn("turn-1", "in_progress", [], { n }))
+        const journals = Array.from({ length: transitions }, (_, n) =>
+          plainTurn("turn-1", "in_progress", [], { n: n % 2 })
+        )
         yield* Effect.provide(writeAll(source, journals), storeOn(nodeDisk))
         const copy = (disk: Disk) =>
           Effect.provide(
@@ -41,6 +43,12 @@ describe("a copy that was cut off after its journal had appeared", () => {
           ["copied"]
         )
         assert.isTrue(history(target).endsWith("\r"))
+        const at = Math.max(1, transitions - 1)
+        const before = yield* Effect.provide(
+          Effect.flatMap(JournalStore, (store) => store.read({ path: pathOf(target, "turn-1"), at })),
+          storeOn(nodeDisk)
+        )
+        assert.strictEqual(before.seq, at)
         assert.deepStrictEqual(
           (yield* copy(nodeDisk)).turns.map(({ outcome }) => outcome),
           ["same"]

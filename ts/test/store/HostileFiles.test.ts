@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process"
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -244,7 +245,9 @@ describe("hostile files", () => {
           assert.strictEqual(yield* kindOf(store.write({ path, journal: FIRST })), "invalid_request")
         }
         writeFileSync(join(dirname(files.snapshot), "strange\nname.json"), "{")
-        mkdirSync(join(root, "goals", "strange\ngoal"))
+        const strange = join(root, "goals", "strange\ngoal", "turns")
+        mkdirSync(strange, { recursive: true })
+        copyFileSync(files.snapshot, join(strange, "turn-1.json"))
         writeFileSync(join(root, "goals", ".DS_Store"), "")
         const { turns } = yield* store.list({ runtimeRoot: root })
         assert.deepStrictEqual(

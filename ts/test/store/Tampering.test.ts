@@ -1,6 +1,6 @@
 /** Whatever is changed in a turn's files, `verify` says that it was, and where. */
 import * as crypto from "node:crypto"
-import { copyFileSync, readFileSync, renameSync, writeFileSync } from "node:fs"
+import { copyFileSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -240,6 +240,21 @@ describe("tampering", () => {
       renameSync(`${history}.new`, history)
       assert.strictEqual(yield* kindOf(store.write(fourth)), "history_corrupt", "by another file that is longer")
     }).pipe(Effect.scoped, Effect.provide(storeWith(null)), Effect.runPromise))
+
+  it("shows when the journal is gone, and makes no room for another one", () =>
+    tampering(null, ({ root, snapshot, history, verify }) =>
+      Effect.gen(function* () {
+        const store = yield* JournalStore
+        const path = pathOf(root, "turn-1")
+        const before = readFileSync(history)
+        rmSync(snapshot)
+        assert.strictEqual((yield* verify()).problem?.kind, "snapshot_missing")
+        const journal = plainTurn("turn-1", "in_progress", [])
+        assert.strictEqual(yield* kindOf(store.write({ path, journal })), "history_corrupt")
+        assert.strictEqual(yield* kindOf(store.read({ path })), "history_corrupt")
+        assert.deepStrictEqual(readFileSync(history), before)
+      })
+    ))
 
   it("shows when a line is made to fit", () =>
     tampering(KEY, (turn) =>
