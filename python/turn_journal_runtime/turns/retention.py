@@ -52,7 +52,7 @@ def prune_flow(
             found = yield Call("turn_journal.find_pruned", params)
             pruned += map(_pruned_before, found["turns"])
         yield Ask(partial(_remove_runs, journal, pruned, runs, dry_run=dry_run))
-        return [turn for turn in pruned if turn["operation_id"] or turn["damage"] or turn["runs"] or turn["runs_left"]]
+        return pruned
 
 
 def _pruned_before(turn: dict[str, str]) -> PrunedTurn:

@@ -176,6 +176,8 @@ def test_a_run_that_is_begun_again_meanwhile_stays(
 
         def late(run_ids: Any, **how: Any) -> dict[str, bool | None]:
             other.open_run("again")
+            # By a clock that is behind.
+            other._database.write("UPDATE runs SET updated_at = 1 WHERE run_id = ?", ("again",))
             other.open_run("closed")
             other.close_run("closed")
             other.delete_run("gone")

@@ -230,6 +230,21 @@ def test_a_root_without_runs_gets_no_run_journal(tmp_path: Path, prune: Prune) -
     assert not (root / "runs").exists()
 
 
+def test_the_run_of_a_turn_that_cannot_be_read_stays(tmp_path: Path, prune: Prune) -> None:
+    root, key = tmp_path / "root", key_of("todo")
+    turn = Turn(root, is_async=False)
+    turn.run(CallableHost(Booking()))
+    whole = turn.path.read_bytes()
+    turn.path.write_text("{")
+    (left,) = prune(root)
+    assert left["damage"] is not None
+    assert (left["turn_key"], left["runs"], left["runs_left"]) == (key, [], [])
+    with RunJournal(root / "runs" / "journal.db") as runs:
+        assert runs.events(key)
+    turn.path.write_bytes(whole)
+    assert said(prune(root)) == [(key, True, [key], [])]
+
+
 def test_where_the_runs_cannot_be_reached_no_turn_is_pruned(tmp_path: Path, prune: Prune) -> None:
     from turn_journal_runtime.errors import JournalCorruptError
 
