@@ -198,7 +198,8 @@ def test_ctrl_c_ends_a_command_without_a_trace(tmp_path: Path) -> None:
     ("typed", "offered"),
     [
         ("turn-journal hist", ["history"]),
-        ("turn-journal run ", ["show", "check"]),
+        ("turn-journal store ", ["migrate", "copy"]),
+        ("turn-journal run ex", ["export"]),
         ("turn-journal list --format ", ["table", "json", "markdown"]),
         ("turn-journal verify --hea", ["--heads"]),
     ],
