@@ -190,9 +190,10 @@ def test_a_turn_that_is_at_hand_takes_no_second_place(database: str) -> None:
     turn.kill(ScriptedHost(KilledError()))
     looks = threading.Semaphore(0)
 
-    def entry(_: DueTurn) -> None:
-        assert looks.acquire(timeout=10)
-        assert looks.acquire(timeout=10)
+    def entry(due: DueTurn) -> None:
+        del due
+        for _ in range(3):  # what the second look makes of it, the third one sees
+            looks.acquire(timeout=10)
 
     def jobs() -> int:
         with psycopg.connect(database) as connection:
@@ -209,7 +210,7 @@ def test_a_turn_that_is_at_hand_takes_no_second_place(database: str) -> None:
     most: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
-        assert _work(database, entry, lambda: len(most) > 3, every=1, concurrency=2).events["done"] >= 1
+        assert _work(database, entry, lambda: len(most) > 4, every=1, concurrency=2).events["done"] >= 1
     assert max(most) == 1
 
 
