@@ -53,9 +53,8 @@ export const decode = (text: string, maxDepth: number): Line => {
   const fault = strict.failure
   const lenient = fault.reason === "syntax" ? undefined : parseLeniently(text)
   if (lenient === undefined) return refusal(null, "parse_error", { reason: fault.reason, path: fault.path })
-  // A batch is one document: with a fault anywhere in it, none of it is run.
-  if (Array.isArray(lenient)) return refusal(null, "invalid_envelope", { reason: fault.reason, path: fault.path })
-  // The ids of a faulty envelope cannot be trusted: the fault may be in the id, or the id may stand there twice.
+  // The ids of a faulty envelope cannot be trusted: the fault may be in the id, or the id may stand there twice. And a
+  // batch is one document: with a fault anywhere in it, none of it is run.
   return fault.path.startsWith(PARAMS)
     ? decodeMessage(lenient, fault)
     : refusal(null, "invalid_envelope", { reason: fault.reason, path: fault.path })

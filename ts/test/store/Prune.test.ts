@@ -1,5 +1,5 @@
 /** Pruning that is cut off, and pruning beside a writer. */
-import { mkdirSync, writeFileSync } from "node:fs"
+import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs"
 import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -64,6 +64,29 @@ it.live("leaves one line, also of a journal that had no history", () =>
     )
     assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
   }).pipe(Effect.provide(over(FileDriver.layer())))
+)
+
+it.live(
+  "keeps the latest turns: of those of one moment the last by name, and one that cannot be read is one of them",
+  () =>
+    Effect.gen(function* () {
+      const store = yield* JournalStore
+      const root = yield* quickFolder
+      const paths = ["turn-1", "turn-2", "turn-3"].map((turnKey) => pathOf(root, turnKey))
+      for (const [index, path] of paths.entries()) {
+        const turn = wholeTurn({ turnKey: `turn-${index + 1}`, todoId: `todo-${index}`, instanceId: `i-${index}` })
+        for (const journal of turn) yield* store.write({ path, journal })
+        utimesSync(path, 1, 1)
+      }
+      const pruned = (keep: number) =>
+        Effect.map(store.prune({ runtimeRoot: root, olderThan: 0, keep, dryRun: true }), ({ turns }) =>
+          turns.filter(({ damage }) => damage === null).map(({ turn_key }) => turn_key)
+        )
+      assert.deepStrictEqual(yield* pruned(1), ["turn-1", "turn-2"])
+      rmSync(paths[0] ?? "")
+      mkdirSync(paths[0] ?? "")
+      assert.deepStrictEqual(yield* pruned(1), ["turn-2", "turn-3"])
+    }).pipe(Effect.provide(over(FileDriver.layer())))
 )
 
 /** A driver at whose glance every journal is old: what is read under the lock was written since. */

@@ -84,6 +84,17 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
       )
     })
 
+    it.effect("cuts what follows the line of the journal that stands, which is not taken over again", () =>
+      Effect.gen(function* () {
+        const { store, path, files, lines } = yield* written
+        writeFileSync(files.history, [...lines, "{}", ""].join("\n"))
+        const { repair, plan } = yield* store.repair({ path })
+        assert.strictEqual(repair, "cut_history")
+        assert.isTrue((yield* store.repair({ path, plan })).done)
+        assert.lengthOf((yield* store.history({ path })).transitions, lines.length)
+      })
+    )
+
     it.effect("refuses to write to a damaged turn, and leaves it as it is", () =>
       Effect.gen(function* () {
         const { store, path, files, lines } = yield* written

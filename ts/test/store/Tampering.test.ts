@@ -176,6 +176,39 @@ describe("tampering", () => {
       })
     ))
 
+  it("shows when a journal is written anew that a line follows which never stood", () =>
+    tampering(null, (turn) =>
+      Effect.gen(function* () {
+        const bytes = readFileSync(turn.history)
+        writeFileSync(turn.history, changed(bytes, bytes.length - 1, "\r".charCodeAt(0)))
+        const third = JSON.stringify(JOURNALS[2], null, 2)
+        const { problem } = yield* withBytes(turn.snapshot, Buffer.from(third), turn)
+        assert.strictEqual(problem?.kind, "snapshot_rewritten")
+      })
+    ))
+
+  it("shows when a line in the middle has no signature", () =>
+    tampering(null, (turn) =>
+      Effect.gen(function* () {
+        const mixed = plainTurn("turn-2", "in_progress", [])
+        const path = pathOf(turn.root, "turn-2")
+        const write = (journal: JsonObject, key: Redacted.Redacted<string> | null) =>
+          Effect.provide(
+            Effect.flatMap(JournalStore, (store) => store.write({ path, journal })),
+            storeWith(key),
+            { local: true }
+          )
+        yield* write(mixed, null)
+        yield* write({ ...mixed, completed_phases: ["a"] }, KEY)
+        const store = yield* JournalStore
+        const { turns } = yield* store.verify({ runtimeRoot: turn.root, goalId: GOAL, turnKey: "turn-2" })
+        assert.deepStrictEqual(
+          turns.map(({ ok, signed }) => ({ ok, signed })),
+          [{ ok: true, signed: false }]
+        )
+      })
+    ))
+
   it("shows when a history is taken to another turn", () =>
     tampering(null, ({ root, snapshot, history }) =>
       Effect.gen(function* () {
