@@ -182,7 +182,7 @@ def give_up_turn(
         reason: Why, in at most 500 characters; kept in the journal.
         by: Who says so.
         take_over: Take the turn also from a driver that is alive. That one can record nothing more: it stops before
-            its next step or effect, and ends a host that can be ended.
+            its next step or effect, and a host that can be ended is ended where it hears of it, in a database.
         run_journal: Where its host's steps are recorded; `runs/journal.db` under the root by default.
         client: The runtime to ask; the default one when None.
         timeout: Seconds to wait for each answer of the core; the setting's default when None.

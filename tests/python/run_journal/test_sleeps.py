@@ -275,11 +275,14 @@ def test_a_cancelled_drive_lets_its_run_go(any_journal: RunJournal) -> None:
     assert any_journal.interrupted_runs() == ["r"]
 
 
-def test_a_step_that_stops_the_drive_wakes_the_one_that_sleeps(journal: RunJournal) -> None:
+def test_a_step_that_stops_the_drive_wakes_the_one_that_sleeps(
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sleeps, "LOOK", HOUR)
+
     async def loop(run: Any) -> Any:
         return await asyncio.gather(run.sleep(HOUR), run.approval("go on?"), return_exceptions=True)
 
-    begun = time.monotonic()
     with pytest.raises(TurnSuspended):
         drive("async", journal, "r", lambda run: asyncio.gather(run.sleep(HOUR), run.approval("go on?")))
     woken = []
@@ -290,18 +293,20 @@ def test_a_step_that_stops_the_drive_wakes_the_one_that_sleeps(journal: RunJourn
     drive("async", journal, "s", both)
     assert [type(error) for error in woken] == [TurnSuspended, TurnSuspended]
 
-    def asks(run: DurableRun) -> None:
+    def asks() -> None:
         with DurableRun(journal, "inner") as inner:
             inner.approval("go on?")
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(TurnSuspended), DurableRun(journal, "t") as run:  # noqa: PT012
-        run.submit(pool, "asks", {}, partial(asks, run))
+        run.submit(pool, "asks", {}, asks)
         run.sleep(HOUR)
-    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize("error", [None, ValueError("the loop fails")])
-def test_a_loop_that_is_left_waits_for_no_sleep(journal: RunJournal, error: Exception | None) -> None:
+def test_a_loop_that_is_left_waits_for_no_sleep(
+    journal: RunJournal, error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sleeps, "LOOK", HOUR)
     kept: list[asyncio.Task[Any]] = []
 
     async def naps(run: AsyncDurableRun) -> None:
@@ -324,7 +329,10 @@ def test_a_loop_that_is_left_waits_for_no_sleep(journal: RunJournal, error: Exce
     assert journal.interrupted_runs() == ([] if error is None else ["r"])
 
 
-def test_a_thread_that_sleeps_is_woken_when_its_loop_is_left(journal: RunJournal) -> None:
+def test_a_thread_that_sleeps_is_woken_when_its_loop_is_left(
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sleeps, "LOOK", HOUR)
     with ThreadPoolExecutor(1) as pool:
         with DurableRun(journal, "r") as run:
             sleeping = pool.submit(run.sleep, HOUR)
