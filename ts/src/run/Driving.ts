@@ -111,9 +111,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
   }
 
   const mayGoOn = (error: StepError | { readonly _tag: string }): boolean =>
-    error._tag === "RecordedToolError" ||
-    error._tag === "InvalidJournal" ||
-    error._tag === "RunEnded"
+    error._tag === "RecordedToolError" || error._tag === "InvalidJournal" || error._tag === "RunEnded"
 
   const misplaced = (): InvalidJournal =>
     invalid(
