@@ -105,6 +105,8 @@ def _verdict(inspection: Inspection) -> tuple[str, str]:
         return f"MAY GO ON from {decision['resume_from']}; {host}.", "bold yellow"
     if inspection["replay_legal"] and decision["action"] == "blocked":
         return "OVER, and not to be tried again: its recorded failure is all there is.", "bold red"
+    if inspection["replay_legal"] and inspection["journal_status"] == "failed":
+        return "OVER: it failed, and nothing runs again unless another attempt is asked for.", "bold red"
     if inspection["replay_legal"]:
         return "OVER: its recorded result may be returned, and nothing runs again.", "bold green"
     return "BLOCKED: nothing may run, and no recorded result may be returned.", "bold red"

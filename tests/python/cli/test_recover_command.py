@@ -95,6 +95,7 @@ def test_a_turn_that_fails_when_it_is_driven_says_of_what(command: Command, turn
     assert outcome.code == 1
     assert driven["outcome"] == "failed: KeyError: 'nope'"
     told = command("inspect", name, "-r", tmp_path).out
+    assert told.startswith("OVER: it failed")
     assert "It failed at host_execute, unknown: The host failed." in told
     assert "It failed at host_execute" in command("inspect", name, "-r", tmp_path, "-a", "agent").out
 
