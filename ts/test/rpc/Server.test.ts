@@ -19,7 +19,7 @@ import {
   StoreUnavailable,
   TurnBusy
 } from "../../src/contract/Errors.ts"
-import { NoParams } from "../../src/contract/Messages.ts"
+import { JournalDocument, NoParams } from "../../src/contract/Messages.ts"
 import type { Core } from "../../src/rpc/Core.ts"
 import { Limits } from "../../src/rpc/Limits.ts"
 import * as Method from "../../src/rpc/Method.ts"
@@ -58,6 +58,11 @@ const toys = [
     Effect.andThen(Effect.yieldNow, Effect.die("a later defect"))
   ),
   Method.make("unwritable", { params: NoParams, result: Schema.Unknown }, () => Effect.succeed({ big: 1n })),
+  Method.make(
+    "looks",
+    { params: Schema.Struct({ journal: JournalDocument }), result: Schema.Null, journal: "inspected" },
+    () => Effect.succeed(null)
+  ),
   Method.make("fails", { params: Text, result: Schema.Null }, ({ text }) =>
     Effect.fail(failures[text] ?? failures["TurnBusy"])
   )
@@ -77,7 +82,10 @@ const failures: Record<string, CoreError> & { TurnBusy: CoreError } = {
 
 const methods: ReadonlyArray<Method.Method<Gate | Core | Limits>> = [...toys, info, shutdown]
 
-const open = Effect.fnUntraced(function* (queuedRequests = Limits.defaults.queuedRequests) {
+const open = Effect.fnUntraced(function* (
+  queuedRequests = Limits.defaults.queuedRequests,
+  journalBytes = Limits.defaults.journalBytes
+) {
   const context = yield* Effect.context<never>()
   const gate = Gate.make()
   const logged: Array<string> = []
@@ -85,7 +93,7 @@ const open = Effect.fnUntraced(function* (queuedRequests = Limits.defaults.queue
     logged.push(`${message} ${Cause.pretty(cause)}`)
   })
   const services = Layer.merge(Layer.succeed(Gate, gate), Logger.layer([logger]))
-  const session = inMemory(methods, services, { limits: { ...Limits.defaults, queuedRequests }, context })
+  const session = inMemory(methods, services, { limits: { ...Limits.defaults, queuedRequests, journalBytes }, context })
   const next = Effect.map(
     Effect.promise(() => session.next()),
     (line) => (line === null ? null : JSON.parse(line))
@@ -214,6 +222,18 @@ it.effect("MUST count each call of a batch as open", () =>
     yield* openDoor("d")
     assert.equal((yield* next).length, 4)
     assert.isFalse(wire.paused)
+  })
+)
+
+it.effect("MUST measure a journal as compact JSON, which may be longer than the line that it came in", () =>
+  Effect.gen(function* () {
+    const { say, next } = yield* open(undefined, 500)
+    const looks = (count: number) =>
+      request(1, "looks", { journal: "?" }).replace('"?"', `[${Array(count).fill("1e15")}]`)
+    yield* say(looks(28), looks(40))
+    assert.deepEqual(yield* next, { jsonrpc: "2.0", id: 1, result: null })
+    const { error } = yield* next
+    assert.deepEqual([error.data.kind, error.data.details], ["journal_too_large", { limit: 500, bytes: 681 }])
   })
 )
 
