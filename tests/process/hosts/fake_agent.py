@@ -64,6 +64,9 @@ class Codex:
         emit({"type": "turn.failed", "error": {"message": text}})
         sys.exit(1)
 
+    def limited(self) -> None:
+        emit({"type": "turn.failed", "error": {"message": "429 Too Many Requests"}})
+
     def reconnect(self) -> None:
         emit({"type": "error", "message": "Reconnecting... 1/5 (429 Too Many Requests)"})
 
@@ -123,6 +126,15 @@ class Claude:
         synthetic = {"model": "<synthetic>", "content": [{"type": "text", "text": text}]}
         emit({"type": "assistant", "message": synthetic, "error": "unknown", "session_id": self.shown})
         self.conclude(is_error=True, result=text, api_error_status=None)
+
+    def limited(self) -> None:
+        emit({"type": "assistant", "message": {"content": []}, "error": "rate_limit", "session_id": self.shown})
+
+    def aside(self, text: str) -> None:
+        """What a subagent ends with, and an API error: neither is the agent's last message."""
+        message = {"role": "assistant", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
+        record = {"type": "assistant", "cwd": os.getcwd(), "sessionId": self.session, "message": message}
+        append(self.transcript, {**record, "isSidechain": True}, {**record, "isApiErrorMessage": True})
 
     def status(self, number: str) -> None:
         self.conclude(is_error=True, result=MARKER, api_error_status=int(number))

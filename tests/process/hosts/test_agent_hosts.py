@@ -140,6 +140,32 @@ def test_an_agent_that_hangs_is_ended_and_leaves_its_session(bench: Bench) -> No
     pytest.fail("the agent never came to show its session")
 
 
+def test_an_agent_that_hangs_after_a_failure_ran_out_of_time(bench: Bench) -> None:
+    for deadline in DEADLINES:
+        error = bench.failure(*WORK, ["limited"], ["hang"], timeout=deadline)
+        assert error.kind == "executor_timeout"
+        if bench.sessions:
+            return
+    pytest.fail("the agent never came to show its session")
+
+
+def test_what_is_not_the_agents_last_message_is_not_taken_for_it(tmp_path: Path) -> None:
+    bench = Bench("claude", tmp_path)
+    bench.failure(["start"], ["aside", '{"result_kind": "x", "n": 8}'], ["die"])
+    assert bench.host(*WORK, ["message", ANSWER], ["complete"]).resume(SESSION, bench.request(attempt=2))["n"] == 7
+    assert len(bench.asked()) == 2
+
+
+def test_of_two_records_of_a_session_the_later_one_counts(tmp_path: Path) -> None:
+    bench = Bench("codex", tmp_path)
+    bench.host(*WORK, ["message", ANSWER], ["complete"]).execute(bench.request())
+    (later,) = (tmp_path / "codex_home" / "sessions").rglob("rollout-*.jsonl")
+    earlier = later.parents[1] / "28" / later.name.replace("11-29", "11-28")
+    earlier.parent.mkdir()
+    earlier.write_text(later.read_text().replace('\\"n\\": 7', '\\"n\\": 6'))
+    assert bench.host(["die"]).resume(SESSION, bench.request(attempt=2))["n"] == 7
+
+
 def test_a_turn_that_is_over_counts_however_its_process_ends(bench: Bench) -> None:
     for deadline in DEADLINES:
         host = bench.host(*WORK, ["message", ANSWER], ["complete"], ["hang"], timeout=deadline)

@@ -17,6 +17,7 @@ from tests.process.hosts.harness import DEADLINES, PROGRAM, is_gone, make_reques
 
 from turn_journal_runtime.errors import InvalidJournalError
 from turn_journal_runtime.hosts import SubprocessHost
+from turn_journal_runtime.hosts.process import Ending, ProgramRun
 from turn_journal_runtime.turns.host import HostFailedError
 
 if TYPE_CHECKING:
@@ -249,6 +250,15 @@ def test_when_the_parent_is_killed_nothing_outlives_it(forking: bool, tmp_path: 
             os.kill(pid, signal.SIGKILL)
 
 
+def test_a_program_that_is_cancelled_before_it_runs_is_not_started(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    run = ProgramRun(["touch", str(made)], stdin=b"", on_stdout=lambda _: True, timeout=30)
+    run.cancel()
+    assert run.run() == Ending(cancelled=True)
+    time.sleep(0.2)
+    assert not made.exists()
+
+
 def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path, eventually: Eventually) -> None:
     import psutil
 
@@ -263,7 +273,8 @@ def test_a_killed_guardian_takes_the_program_with_it(tmp_path: Path, eventually:
     os.kill(guardian, signal.SIGKILL)
     thread.join(20)
     assert [error.kind for error in failures] == ["transport_lost"]
-    eventually(lambda: is_gone(program))
+    # Its group goes with it, also who ignores SIGTERM; of who left the group only the guardian knew.
+    eventually(lambda: is_gone(program) and is_gone(pids(notes)[0]))
     for pid in pids(notes):
         if not is_gone(pid):
             os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -235,6 +236,37 @@ def test_a_failed_message_holds_up_no_other(chat: Chat) -> None:
     assert (failed.status, failed.reason, failed.result) == ("failed", "quota_exhausted", None)
     assert runtime.submit_turn("s", "session_missing", "id-1").wait(60).reason == "session_missing"
     assert runtime.submit_turn("s", "fine", "id-2").wait(60).status == "answered"
+
+
+def test_after_a_session_that_is_gone_the_next_message_starts_another(chat: Chat) -> None:
+    asked: list[Any] = []
+
+    class Forgetful(FailingHost):
+        def execute(self, request: Any) -> dict[str, Any]:
+            asked.append(request.session["action"])
+            return super().execute(request)
+
+    runtime = chat.runtime(lambda session: Forgetful(session, chat.folder))
+    runtime.open_session(session_id="s", **PLACE)
+    for message in ("fine", "session_missing", "fine", "fine"):
+        runtime.submit_turn("s", message, f"id-{len(asked)}").wait(60)
+    assert asked == ["start_new", "resume", "start_new", "resume"]
+
+
+def test_a_failed_message_is_not_tried_again_before_its_time(chat: Chat, eventually: Eventually) -> None:
+    tried: list[str] = []
+
+    class Limited(NotingHost):
+        def _work(self, host_session: str, request: Any, what: str) -> dict[str, Any]:
+            tried.append(what)
+            raise HostFailedError(kind="rate_limited")
+
+    runtime = chat.runtime(lambda session: Limited(session, chat.folder))
+    runtime.open_session(session_id="s", **PLACE)
+    runtime.submit_turn("s", "hello", "id")
+    eventually(lambda: [turn["status"] for turn in list_turn_journals(chat.folder)] == ["failed"])
+    time.sleep(0.5)
+    assert tried == ["execute"]
 
 
 def test_a_message_that_waits_for_its_back_off_is_not_lost_when_the_runtime_ends(

@@ -96,6 +96,14 @@ def test_many_threads_and_stores_share_one_file(store: SessionStore) -> None:
     assert store.unfinished_sessions() == ["s"]
 
 
+def test_a_closed_session_is_not_unfinished_whatever_still_runs_in_it(store: SessionStore) -> None:
+    store.accept("s", "hello", "id")
+    assert store.begin_next("s") is not None
+    store.close_session("s")
+    assert [turn.status for turn in store.turns("s")] == ["running"]
+    assert store.unfinished_sessions() == []
+
+
 def test_a_forked_child_opens_its_own_connection(store: SessionStore) -> None:
     pid = os.fork()
     if pid == 0:

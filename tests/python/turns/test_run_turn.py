@@ -261,6 +261,15 @@ def test_a_result_that_json_cannot_carry_is_no_result(turn: Turn, value: Any) ->
     assert (failed.status, failed.failure_kind) == ("failed", "contract_rejected")
 
 
+@pytest.mark.parametrize(("depth", "fits"), [(127, True), (128, False)])
+def test_a_result_is_no_deeper_than_its_journal_may_be(turn: Turn, depth: int, fits: bool) -> None:
+    inner: list[Any] = []
+    for _ in range(depth - 2):
+        inner = [inner]
+    done = turn.run(ScriptedHost({**RESULT, "x": inner}))
+    assert (done.ok, done.failure_kind) == ((True, None) if fits else (False, "contract_rejected"))
+
+
 def test_a_result_has_a_size(turn: Turn) -> None:
     assert turn.run(ScriptedHost({**RESULT, "x": "y" * 70_000})).failure_kind == "contract_rejected"
     assert turn.run(ScriptedHost({**RESULT, "x": "y" * 70_000}), retry_failed=True, max_result_bytes=80_000).ok

@@ -301,5 +301,7 @@ def test_a_conversation_has_its_turns_in_the_database(database: str, tmp_path: P
     ):
         session = chat.open_session(work_dir=str(tmp_path), objective="talk")
         said = [chat.submit_turn(session.session_id, text, text).wait(60).result or {} for text in ("a", "b")]
+        # Who drives the conversation is noted beside the store, on this machine.
+        assert list((tmp_path / "chat-sessions").iterdir())
     # The second turn knows the session that the first one had shown.
     assert [(one["text"], one["session"]) for one in said] == [("A", "start_new"), ("B", "resume")]
