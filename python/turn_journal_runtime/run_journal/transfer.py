@@ -19,8 +19,8 @@ from .events import RUNNING, TERMINAL_STATUSES
 from .faults import check_run_id, decode_row, unknown_run
 from .payload import MAX_DEPTH, DamagedPayload, decode, encode
 from .record import rows_in_parts
+from .retention import delete_rows
 from .runs import read_metadata
-from .schema import RUN_TABLES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -329,8 +329,7 @@ def put(database: Database, run: Received, overwrite: bool, ownership: Ownership
                     details={"run_id": run_id},
                 )
             ownership.refuse_driven(cursor, run_id)
-            for table in RUN_TABLES:
-                cursor.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608
+            delete_rows(cursor, run_id)
         columns = ", ".join(_RUN)
         cursor.execute(
             f"INSERT INTO runs ({columns}, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608

@@ -9,8 +9,8 @@ import { checkRunId, conflict, unknownRun } from "./Errors.ts"
 import { isTerminal, RUNNING } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
+import { deleteRows } from "./Retention.ts"
 import { decodeRow, type Redact, runMeta, storedEvents, storedText } from "./Runs.ts"
-import { RUN_TABLES } from "./Schema.ts"
 
 const FORMAT = "turn-journal-run"
 const VERSION = 1
@@ -115,7 +115,7 @@ export const importRun = (
         )
       }
       ownership.refuseDriven(runId)
-      for (const table of RUN_TABLES) database.write(`DELETE FROM ${table} WHERE run_id = ?`, runId)
+      deleteRows(database, runId)
     }
     database.write(
       `INSERT INTO runs (${RUN.join(", ")}, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
