@@ -45,6 +45,14 @@ export const unsafe = (path: string, why: string): StoreFailure =>
     details: { path }
   })
 
+/** On a file system for which names that differ in letter case or Unicode form are one. */
+export const otherName = (path: string, there: string): StoreFailure =>
+  new StoreFailure({
+    kind: "store_unsafe_path",
+    message: `The store does not touch ${JSON.stringify(path)}: this file system takes names that differ only in letter case or Unicode form for one, and has ${JSON.stringify(there)}. Name the goal and the turn as they are there, or in another way altogether.`,
+    details: { path, there }
+  })
+
 export const corrupt = (
   kind: JournalCorrupt["kind"],
   message: string,

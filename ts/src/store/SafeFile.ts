@@ -12,9 +12,9 @@ import {
   type Stats,
   statSync
 } from "node:fs"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import type { Snapshot } from "./Driver.ts"
-import { corrupt, isErrno, unsafe } from "./Failure.ts"
+import { corrupt, isErrno, otherName, unsafe } from "./Failure.ts"
 import type { Place } from "./Place.ts"
 
 const { O_RDONLY } = constants
@@ -98,7 +98,7 @@ const realRoot = (root: string): string => {
 
 /**
  * Whether the folder of a place is there. Refuses one that is reached through a symbolic link below the runtime root;
- * the root itself may be one.
+ * the root itself may be one. Refuses names that the file system takes for those of another goal or turn as well.
  */
 export const folderStands = (place: Place): boolean => {
   const folder = dirname(place.path)
@@ -113,13 +113,33 @@ export const folderStands = (place: Place): boolean => {
     }
     throw error
   }
-  if (place.root === null || real === folder) return true
-  const below = folder.slice(place.root.length)
-  const known = roots.get(place.root)
-  if (known !== undefined && real === join(known, below)) return true
-  if (real !== join(realRoot(place.root), below)) throw unsafe(folder, "it is reached through a symbolic link")
+  if (place.root !== null && real !== folder) refuseDetour(place.root, folder, real)
+  if (process.platform !== "linux") refuseOtherName(place.path)
   return true
 }
+
+const refuseDetour = (root: string, folder: string, real: string): void => {
+  const below = folder.slice(root.length)
+  const known = roots.get(root)
+  if (known !== undefined && real === join(known, below)) return
+  const direct = join(realRoot(root), below)
+  if (real === direct) return
+  throw folded(real) === folded(direct)
+    ? otherName(folder, real)
+    : unsafe(folder, "it is reached through a symbolic link")
+}
+
+/** Refuses a journal that stands under the name of another turn. On Linux names are as they are written. */
+const refuseOtherName = (path: string): void => {
+  try {
+    const there = basename(realpathSync.native(path))
+    if (there !== basename(path) && folded(there) === folded(basename(path))) throw otherName(path, there)
+  } catch (error) {
+    if (!isErrno(error) || error.code !== "ENOENT") throw error
+  }
+}
+
+const folded = (name: string): string => name.normalize("NFC").toLowerCase()
 
 /** Refuses symbolic links between a runtime root and a folder below it. */
 export const refuseLinks = (root: string, folder: string): void => {
