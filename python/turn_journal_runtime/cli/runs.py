@@ -144,7 +144,8 @@ def show(
     steps = [(event.seq, event.created_at, event.kind, *_step(event)) for event in events]
     # A failed call is a step that went on; what it failed of belongs beside it.
     steps += [
-        (one.seq, one.created_at, "failed", "", _shortened(f"{one.error_type}: {one.message}")) for one in failures
+        (one.seq, one.created_at, "failed", "", _shortened(": ".join(filter(None, (one.error_type, one.message)))))
+        for one in failures
     ]
     rows = [(str(seq), what, name, content, moment(at)) for seq, at, what, name, content in sorted(steps)]
     blocks.append(Rows(("step", "what", "name", "content", "at"), rows) if rows else Line("Nothing is recorded yet."))

@@ -84,10 +84,15 @@ def test_until_when_a_run_sleeps(command: Command, tmp_path: Path) -> None:
 
 
 def test_run_show_tells_what_failed_and_an_outcome_once(command: Command, tmp_path: Path) -> None:
+    def late() -> str:
+        raise TimeoutError
+
     db = tmp_path / "runs.db"
     with RunJournal(db) as journal, DurableRun(journal, "r") as run:
         with pytest.raises(KeyError):
             run.tool("look", {}, lambda: dict[str, str]()["nowhere"])
+        with pytest.raises(TimeoutError):
+            run.model(late, request={"prompt": "Where?"})
         run.model(lambda: "went on", request={"prompt": "What now?"})
     shown = command("run", "show", "r", "--db", db)
     lines = [re.split(r"\s{2,}", line.strip())[:3] for line in shown.out.splitlines()]
@@ -96,8 +101,9 @@ def test_run_show_tells_what_failed_and_an_outcome_once(command: Command, tmp_pa
         lines.index(["0", "failed", "KeyError: 'nowhere'"])
         == [line[:2] for line in lines].index(["0", "tool_call"]) + 1
     )
+    assert ["1", "failed", "TimeoutError"] in lines
     assert shown.out.startswith("r · done\n")
-    (failure,) = command("run", "show", "r", "--db", db, "-f", "json").json["failures"]
+    failure, _ = command("run", "show", "r", "--db", db, "-f", "json").json["failures"]
     assert (failure["seq"], failure["kind"], failure["error_type"]) == (0, "tool_call", "KeyError")
 
 
