@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from pydantic import TypeAdapter
 from pydantic_ai import Agent, BinaryImage, ImageUrl, ModelRetry, Tool, ToolReturn
 from pydantic_ai.messages import (
     ModelMessage,
@@ -20,6 +19,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
 
 from turn_journal_runtime.errors import ReplayDivergenceError, UncertainEffectError
 from turn_journal_runtime.integrations.pydantic_ai import JournalCapability
@@ -129,7 +129,7 @@ class Elsewhere(AbstractToolset[None]):
     async def get_tools(self, ctx: Any) -> dict[str, ToolsetTool[None]]:
         del ctx
         definition = ToolDefinition(name="pay", parameters_json_schema={"type": "object"})
-        taken = TypeAdapter(dict[str, Any]).validator
+        taken = SchemaValidator(core_schema.dict_schema())
         return {"pay": ToolsetTool(toolset=self, tool_def=definition, max_retries=3, args_validator=taken)}
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: ToolsetTool[None]) -> Any:
