@@ -73,6 +73,7 @@ def test_a_driver_that_dies_frees_the_turn_at_once(journal_path: Path) -> None:
         child.wait()
     with acquire_lease(journal_path.parents[3], journal_path) as lease:
         assert lease.number == 2
+    assert not list(journal_path.parent.glob("*lease-*"))  # neither its own nor that of the dead
 
 
 def test_only_one_of_many_threads_drives(journal_path: Path) -> None:

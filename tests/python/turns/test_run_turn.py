@@ -35,6 +35,7 @@ from turn_journal_runtime.turns import (
     Refusal,
     TurnRecoveryBlockedError,
     acknowledge_turn,
+    transitions,
 )
 from turn_journal_runtime.turns.plan import plan_turn
 
@@ -353,6 +354,18 @@ def test_a_resumption_that_is_killed_is_resumed_again(turn: Turn) -> None:
     turn.kill(host, retry_failed=True, session_binding_resolver=lambda envelope: {**binding, "session_id": "mine"})
     assert turn.run(host).ok
     assert (len(host.executed), [session for session, _ in host.resumed]) == (1, ["mine", "mine"])
+
+
+def test_a_turn_that_never_began_is_begun_whatever_session_was_planned_for_it(turn: Turn) -> None:
+    assert turn.run(ScriptedHost(with_session("s-1", lambda _: dict(RESULT))), turn_instance_id="first").ok
+    session = {"action": "resume", "id": "s-1"}
+    names = {"goal_id": GOAL, "agent_id": AGENT, "todo_id": "todo", "turn_instance_id": "second"}
+    plan = plan_turn(**names, session=session)
+    write_turn_journal(turn_journal_path(turn.root, goal_id=GOAL, turn_key=plan.turn_key), transitions.opened(plan))
+    host = ScriptedHost()
+    host.sessions.add("s-1")
+    assert turn.run(host, turn_instance_id="second", session=session).ok
+    assert (len(host.executed), host.resumed) == (1, [])
 
 
 # Validation refuses
