@@ -8,7 +8,7 @@ import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import { filesOf } from "../../src/store/Place.ts"
 import { copySuite, writeAll } from "./CopySuite.ts"
-import { folder, pathOf, placeOf, plainTurn } from "./Turns.ts"
+import { folder, pathOf, placeOf, plainTurn, wholeTurn } from "./Turns.ts"
 
 layer(Layer.provideMerge(JournalStore.layer({ signingKey: null }), FileDriver.layer()), { excludeTestServices: true })(
   "from folder to folder",
@@ -58,6 +58,51 @@ describe("a copy that was cut off after its journal had appeared", () => {
     )
   }
 })
+
+it.effect("what is found at the target is held against the source", () =>
+  Effect.gen(function* () {
+    const [source, target] = [yield* folder, yield* folder]
+    const store = yield* JournalStore
+    const journals = ["a", "b"].map((mark) => plainTurn("turn-1", "in_progress", [], { mark }))
+    yield* writeAll(source, journals)
+    const outcome = (verifyOnly = false) =>
+      Effect.map(store.copy({ runtimeRoot: source, targetRoot: target, verifyOnly }), ({ turns }) => turns[0]?.outcome)
+    assert.strictEqual(yield* outcome(), "copied")
+    const { history, snapshot } = filesOf(placeOf(target, "turn-1"))
+    const [lines, journal] = [readFileSync(history), readFileSync(snapshot)]
+
+    writeFileSync(snapshot, JSON.stringify(JSON.parse(journal.toString("utf8")), null, 2))
+    assert.strictEqual(yield* outcome(true), "conflict", "a journal that was written anew")
+    writeFileSync(snapshot, journal)
+
+    writeFileSync(history, Buffer.concat([lines, Buffer.from("{")]))
+    assert.strictEqual(yield* outcome(), "same", "what a writer left that was cut off")
+    assert.deepStrictEqual(readFileSync(history), lines)
+  }).pipe(Effect.provide(storeOn(nodeDisk)))
+)
+
+it.live("a history that was copied before it was shortened is shortened by the next copy", () =>
+  Effect.gen(function* () {
+    const [source, target] = [yield* folder, yield* folder]
+    const step = { step: "compaction.create", when: "before", fault: "ENOSPC" } as const
+    const prune = Effect.flatMap(JournalStore, (store) => store.prune({ runtimeRoot: source, olderThan: 0 }))
+    const copied = Effect.gen(function* () {
+      const store = yield* JournalStore
+      const { turns } = yield* store.copy({ runtimeRoot: source, targetRoot: target })
+      const { transitions } = yield* store.history({ path: pathOf(target, "turn-1") })
+      return [turns[0]?.outcome, transitions.length]
+    })
+    yield* Effect.gen(function* () {
+      yield* writeAll(source, wholeTurn({ turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" }))
+      yield* Effect.provide(prune, storeOn(faultyDisk(nodeDisk, step)), { local: true })
+      const [outcome, count] = yield* copied
+      assert.deepStrictEqual([outcome, Number(count) > 1], ["copied", true])
+      yield* prune
+      assert.deepStrictEqual(yield* copied, ["extended", 1])
+      assert.deepStrictEqual(yield* copied, ["same", 1])
+    }).pipe(Effect.provide(storeOn(nodeDisk)))
+  })
+)
 
 it.effect("the time of the last write is the same to the millisecond", () =>
   Effect.gen(function* () {

@@ -8,10 +8,12 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   writeFileSync
 } from "node:fs"
+import { createServer, type Server } from "node:net"
 import { dirname, join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { assert, describe, layer } from "@effect/vitest"
@@ -218,6 +220,23 @@ describe("hostile files", () => {
           assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), FIRST)
           chmodSync(files.lock, 0o600)
         })
+    )
+
+    it.effect("takes no socket for a journal", () =>
+      Effect.gen(function* () {
+        const { store, files } = yield* written
+        rmSync(files.snapshot)
+        yield* Effect.acquireRelease(
+          Effect.promise(
+            () =>
+              new Promise<Server>((resolve) => {
+                const server = createServer().listen(files.snapshot, () => resolve(server))
+              })
+          ),
+          (server) => Effect.sync(() => server.close())
+        )
+        assert.strictEqual(yield* kindOf(store.read({ path: files.snapshot })), "store_unsafe_path")
+      })
     )
 
     it.effect("syncs no folder that it may not read, and writes all the same", () =>

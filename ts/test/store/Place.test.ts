@@ -51,3 +51,7 @@ describe("the files of two turns", () => {
     assert.isNull(Result.getOrThrow(Place.ofPath("/root/a.json")).address)
   })
 })
+
+it("a turn may be kept under the root of the file system", () => {
+  assert.strictEqual(Result.getOrThrow(Place.ofPath("/goals/goal/turns/turn.json")).root, "/")
+})

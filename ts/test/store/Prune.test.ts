@@ -4,6 +4,7 @@ import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import type { TurnHead } from "../../src/contract/Store.ts"
 import { nodeDisk } from "../../src/store/Disk.ts"
 import { Driver, type Near } from "../../src/store/Driver.ts"
 import { faultyDisk } from "../../src/store/Fault.ts"
@@ -56,6 +57,7 @@ it.live("leaves one line, also of a journal that had no history", () =>
     const path = pathOf(root, "turn-1")
     mkdirSync(dirname(path), { recursive: true })
     writeFileSync(path, JSON.stringify(JOURNALS.at(-1)))
+    assert.isFalse((yield* store.verify({ runtimeRoot: root })).turns[0]?.signed, "there is nothing to sign")
     assert.lengthOf((yield* prune(root)).turns, 1)
     const { transitions } = yield* store.history({ path })
     assert.deepStrictEqual(
@@ -63,6 +65,27 @@ it.live("leaves one line, also of a journal that had no history", () =>
       [{ seq: 2, pruned: true }]
     )
     assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+  }).pipe(Effect.provide(over(FileDriver.layer())))
+)
+
+it.live("leaves a history that fits the heads of any time before", () =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const root = yield* quickFolder
+    const exported: Array<TurnHead> = []
+    for (const journal of JOURNALS) {
+      yield* store.write({ path: pathOf(root, "turn-1"), journal })
+      exported.push(...(yield* store.heads({ runtimeRoot: root })).heads)
+    }
+    assert.lengthOf((yield* prune(root)).turns, 1)
+    assert.lengthOf(exported, JOURNALS.length)
+    for (const head of exported) {
+      const { turns } = yield* store.verify({ runtimeRoot: root, heads: [head] })
+      assert.deepStrictEqual(
+        turns.map(({ problem }) => problem),
+        [null]
+      )
+    }
   }).pipe(Effect.provide(over(FileDriver.layer())))
 )
 

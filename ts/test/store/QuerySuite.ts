@@ -137,6 +137,7 @@ export const querySuite = (it: Vitest.MethodsNonLive<JournalStore | Driver>, pla
       yield* put("turn-3", "todo-2", "i-1")
       yield* store.write({ path: pathOf(root, "plain"), journal: plainTurn("plain", "started", []) })
       assert.strictEqual((yield* store.findSettlement(work)).turn_key, "turn-1")
+      assert.strictEqual((yield* store.findSettlement({ ...work, todoId: ` ${work.todoId} ` })).turn_key, "turn-1")
       assert.strictEqual((yield* store.findSettlement({ ...work, todoId: "todo-3" })).turn_key, null)
       assert.strictEqual((yield* store.findSettlement({ ...work, agentId: "other" })).turn_key, null)
       assert.strictEqual((yield* store.findSettlement({ ...work, goalId: "other" })).turn_key, null)

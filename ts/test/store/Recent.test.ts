@@ -29,6 +29,12 @@ describe("what is remembered", () => {
     }
   })
 
+  it("is not less because one is set again and again", () => {
+    const recent = filled(CAPACITY)
+    for (let times = 0; times < CAPACITY; times++) recent.set(CAPACITY - 1, `value ${times}`)
+    assert.strictEqual(recent.get(0), "value 0")
+  })
+
   it("is the last value that was set, and nothing after it was deleted", () => {
     const recent = filled(CAPACITY)
     for (const key of [0, CAPACITY - 1]) {
