@@ -153,30 +153,41 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(FileDriver.lay
       )
     )
 
-    it.effect("carries out no plan for a turn that was written to between a look at it and its lock", () =>
-      Effect.gen(function* () {
-        const { path, files } = yield* written
-        writeFileSync(files.history, "half a li", { flag: "a" })
-        const overtaken = Layer.effect(
-          Driver,
-          Effect.map(Driver, (driver) =>
-            Driver.of({
-              ...driver,
-              transact: (place, decide, lease) => {
-                assert.strictEqual(writeElsewhere(path, LAST), "ok")
-                return driver.transact(place, decide, lease)
-              }
-            })
-          )
-        ).pipe(Layer.provide(FileDriver.layer()))
-        yield* Effect.gen(function* () {
-          const store = yield* JournalStore
-          const { plan } = yield* store.repair({ path })
-          assert.strictEqual(yield* kindOf(store.repair({ path, plan })), "journal_previous_conflict")
-        }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(overtaken))))
-        assert.deepStrictEqual<unknown>(JSON.parse(readFileSync(files.snapshot, "utf8")), LAST)
-      })
-    )
+    const MEANWHILE: Record<string, (turn: Effect.Success<typeof written>) => void> = {
+      "was written to": ({ path }) => assert.strictEqual(writeElsewhere(path, LAST), "ok"),
+      "has another history": ({ files, lines }) => writeFileSync(files.history, [...lines, ""].join("\n")),
+      "has another journal": ({ files }) => writeFileSync(files.snapshot, JSON.stringify(last, null, 2))
+    }
+    for (const [what, change] of Object.entries(MEANWHILE)) {
+      it.effect(`carries out no plan for a turn that ${what} between a look at it and its lock`, () =>
+        Effect.gen(function* () {
+          const turn = yield* written
+          const { path, files } = turn
+          writeFileSync(files.history, "half a li", { flag: "a" })
+          const contents = () => [files.history, files.snapshot].map((file) => readFileSync(file, "utf8"))
+          let changed: ReadonlyArray<string> = []
+          const overtaken = Layer.effect(
+            Driver,
+            Effect.map(Driver, (driver) =>
+              Driver.of({
+                ...driver,
+                transact: (place, decide, lease) => {
+                  change(turn)
+                  changed = contents()
+                  return driver.transact(place, decide, lease)
+                }
+              })
+            )
+          ).pipe(Layer.provide(FileDriver.layer()))
+          yield* Effect.gen(function* () {
+            const store = yield* JournalStore
+            const { plan } = yield* store.repair({ path })
+            assert.strictEqual(yield* kindOf(store.repair({ path, plan })), "journal_previous_conflict")
+          }).pipe(Effect.provide(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(overtaken))))
+          assert.deepStrictEqual(contents(), changed)
+        })
+      )
+    }
 
     it.effect("says when nothing is left to repair with", () =>
       Effect.gen(function* () {
