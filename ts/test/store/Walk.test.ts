@@ -1,7 +1,10 @@
 /** Pages of a root, as one process after another asks for them. */
+import { mkdirSync, writeFileSync } from "node:fs"
+import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { MAX_PAGE } from "../../src/contract/Fields.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import * as Place from "../../src/store/Place.ts"
@@ -35,4 +38,21 @@ it.live("a page goes on where the one before ended, also for a process that did 
       turns.map(({ goalId, turnKey }) => `${goalId}/${turnKey}`)
     )
   })
+)
+
+it.live("a page ends after twice as many turns as it may have, however few of them are wanted", () =>
+  Effect.gen(function* () {
+    const root = yield* quickFolder
+    const count = 2 * MAX_PAGE + 1
+    for (let at = 0; at < count; at++) {
+      const path = yield* Place.turnJournalPath(root, { goalId: "goal", turnKey: `t-${at}` })
+      if (at === 0) mkdirSync(dirname(path), { recursive: true })
+      writeFileSync(path, "{}")
+    }
+    const store = yield* JournalStore
+    const first = yield* store.list({ runtimeRoot: root, status: "committed" })
+    assert.lengthOf(first.turns, 0)
+    assert.isNotNull(first.next, "the answer comes soon")
+    assert.isNull((yield* store.list({ runtimeRoot: root, status: "committed", after: first.next })).next)
+  }).pipe(anew)
 )
