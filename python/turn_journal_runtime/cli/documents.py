@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from .. import documents
 from ..run_journal.approvals import PendingApproval
-from ..run_journal.listing import FailedAttempt
+from ..run_journal.listing import FailedAttempt, RunSummary
 from ..run_journal.sleeps import PendingSleep
 from ..run_journal.steps import UncertainStep
 from .run_documents import (
@@ -204,17 +204,10 @@ class CopyOutcome(TypedDict):
     problems: list[LeftItem]
 
 
-class ListedRun(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ListedRun(RunSummary):
     """A run in a list, what it waits for (somebody's decision, or what became of a call), and until when it sleeps."""
 
-    run_id: str
-    agent: str
-    task: str
-    status: str
-    outcome: str | None
-    updated_at: float
-    events: int
-    interrupted: bool
     waits_for: list[Literal["decision", "outcome"]]
     due_at: float | None
 

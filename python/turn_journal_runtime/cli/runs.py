@@ -24,7 +24,7 @@ from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report,
 if TYPE_CHECKING:
     from ..run_journal import JournalEvent, PendingApproval, RunMeta, UncertainStep
     from ..run_journal.listing import RunSummary
-    from .documents import Decided, ListedRun, Settled
+    from .documents import Decided, Settled
 
 DatabaseOption: TypeAlias = Annotated[
     str | None,
@@ -84,14 +84,14 @@ def runs(
     return Report(found, blocks)
 
 
-def _listed(run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None) -> ListedRun:
-    """A run as it is listed; one that somebody drives asks nobody yet."""
+def _listed(run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None) -> dict[str, Any]:
+    """A `ListedRun`; one that somebody drives asks nobody yet."""
     waits_for: list[Literal["decision", "outcome"]] = []
     if run.interrupted and run.run_id in asked:
         waits_for.append("decision")
     if run.interrupted and journal.uncertain(run.run_id):
         waits_for.append("outcome")
-    return {**asdict(run), "waits_for": waits_for, "due_at": due_at}  # type: ignore[typeddict-item]
+    return {**asdict(run), "waits_for": waits_for, "due_at": due_at}
 
 
 @answering
