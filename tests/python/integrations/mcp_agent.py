@@ -80,6 +80,7 @@ async def drive() -> None:
                     restart_safe={"look_up"},
                     readbacks={"notify": was_notified},
                 )
+                assert not agent.mcp_servers, "the SDK would have each tool twice, and once not recorded"
                 result = await Runner.run(agent, "Bill order 42.", run_config=RunConfig(tracing_disabled=True))
                 print(result.final_output)
 

@@ -27,7 +27,7 @@ without_sigkill = pytest.mark.skipif(sys.platform == "win32", reason="the agent 
 
 def _run(folder: Path, kill_in: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder), "drive"],
+        [sys.executable, "-W", "error::RuntimeWarning", str(PROGRAM), str(folder), "drive"],
         capture_output=True,
         text=True,
         env={**os.environ, "KILL_IN": kill_in},
