@@ -21,7 +21,7 @@ def check_run_id(run_id: object) -> None:
 def unknown_run(run_id: str) -> RunNotFoundError:
     """The error for a run that is not there."""
     return RunNotFoundError(
-        f"There is no run {run_id!r} in this journal: `turn-journal runs` lists those that are, `open_run` begins one.",
+        f"No run {run_id!r} is recorded here: `turn-journal runs` lists those that are, `open_run` begins one.",
         details={"run_id": run_id},
     )
 

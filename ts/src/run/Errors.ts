@@ -90,7 +90,7 @@ export const isRunError = (error: unknown): error is StepError | ResumeBudgetExh
 export const unknownRun = (runId: string): RunNotFound =>
   new RunNotFound({
     kind: "run_not_found",
-    message: `There is no run ${JSON.stringify(runId)} in this journal: \`turn-journal runs\` lists those that are, \`openRun\` begins one.`,
+    message: `No run ${JSON.stringify(runId)} is recorded here: \`turn-journal runs\` lists those that are, \`openRun\` begins one.`,
     details: { run_id: runId }
   })
 
