@@ -149,7 +149,7 @@ def test_what_a_drive_that_stops_says_to_type_can_be_typed(command: Command, tmp
 
 def test_a_run_that_is_not_there_is_told_from_a_step_that_is_not(db: Path) -> None:
     with RunJournal(db) as journal:
-        for run, told in (("nobody", "There is no run 'nobody'"), ("died", "step 9; `turn-journal run show`")):
+        for run, told in (("nobody", "No run 'nobody' is recorded"), ("died", "step 9; `turn-journal run show`")):
             with pytest.raises(RunNotFoundError, match=told):
                 journal.settle(run, 9, absent=True)
             with pytest.raises(RunNotFoundError, match=told):
