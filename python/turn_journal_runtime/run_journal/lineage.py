@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import InvalidJournalError, JournalConflictError
 from .batch import MAX_SEQ
-from .faults import check_run_id, decode_row, unknown_run
+from .faults import check_run_id, decode_row
 from .payload import differing_fields
 from .record import rows_in_parts
-from .steps import read_last_seq
+from .steps import is_taken, must_be_recorded, read_last_seq
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,10 +56,8 @@ def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
     if type(upto) is not int or not 0 <= upto <= MAX_SEQ:
         raise InvalidJournalError(f"A step's number is an integer from 0, not {upto!r:.80}.", kind="invalid_request")
     with database.transaction() as cursor:
-        if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
-            raise unknown_run(run_id)
-        taken = "SELECT 1 FROM runs WHERE run_id = ?1 UNION ALL SELECT 1 FROM journal WHERE run_id = ?1 LIMIT 1"
-        if cursor.execute(taken, (new_run_id,)).fetchone() is not None:
+        must_be_recorded(cursor, run_id)
+        if is_taken(cursor, new_run_id):
             raise JournalConflictError(
                 f"The run {new_run_id!r} exists; a fork is a new run.", details={"run_id": new_run_id}
             )
@@ -114,8 +112,7 @@ def diff(database: Database, run_a: str, run_b: str) -> RunDifference | None:
     """The first event that differs, step by step."""
     with database.snapshot() as cursor:
         for run_id in (run_a, run_b):
-            if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
-                raise unknown_run(run_id)
+            must_be_recorded(cursor, run_id)
         for row_a, row_b in zip_longest(rows_in_parts(cursor, run_a), rows_in_parts(cursor, run_b)):
             if row_a is None or row_b is None or row_a[:2] != row_b[:2]:
                 return _parted(run_a, run_b, row_a, row_b)

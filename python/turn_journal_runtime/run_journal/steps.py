@@ -32,6 +32,7 @@ __all__ = [
     "Unknown",
     "Unset",
     "add_attempt",
+    "is_taken",
     "must_be_recorded",
     "open_calls",
     "read_attempts",
@@ -192,6 +193,12 @@ def must_be_recorded(cursor: sqlite3.Cursor, run_id: str) -> None:
     """Raises `RunNotFoundError` when there is no such run."""
     if cursor.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
         raise unknown_run(run_id)
+
+
+def is_taken(cursor: sqlite3.Cursor, run_id: str) -> bool:
+    """Whether anything is stored under an id; events may be without a run."""
+    known = "SELECT 1 FROM runs WHERE run_id = ?1 UNION ALL SELECT 1 FROM journal WHERE run_id = ?1 LIMIT 1"
+    return cursor.execute(known, (run_id,)).fetchone() is not None
 
 
 def settle(

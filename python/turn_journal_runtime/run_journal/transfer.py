@@ -21,6 +21,7 @@ from .payload import MAX_DEPTH, DamagedPayload, decode, encode
 from .record import rows_in_parts
 from .retention import delete_rows
 from .runs import read_metadata
+from .steps import is_taken
 
 if TYPE_CHECKING:
     import sqlite3
@@ -321,8 +322,7 @@ def put(database: Database, run: Received, overwrite: bool, ownership: Ownership
     """Stores a run that has arrived, all or nothing."""
     run_id = run.run_id
     with database.transaction() as cursor:
-        known = "SELECT 1 FROM runs WHERE run_id = ?1 UNION ALL SELECT 1 FROM journal WHERE run_id = ?1 LIMIT 1"
-        if cursor.execute(known, (run_id,)).fetchone() is not None:
+        if is_taken(cursor, run_id):
             if not overwrite:
                 raise JournalConflictError(
                     f"Run {run_id!r} is here already; nothing was imported. Pass overwrite=True to replace it.",
