@@ -50,13 +50,17 @@ def resumed(journal: Journal, decision: RecoveryDecision) -> Journal:
         after = _without(after, "host_result")
         after["completed_phases"] = []
         after["host_run"] = host_run(journal) + 1
-    after["recovery_audit"] = {
+    after["recovery_audit"] = _planned(decision, recovery_count(journal) + 1)
+    return audited(after, finished=False, host_invoked=None if decision["reinvoke_host"] else False)
+
+
+def _planned(decision: RecoveryDecision, count: int) -> dict[str, Any]:
+    return {
         "schema_version": RECOVERY_AUDIT_SCHEMA_VERSION,
         "planned": dict(decision),
         "actual": {},
-        RECOVERY_COUNT: recovery_count(journal) + 1,
+        RECOVERY_COUNT: count,
     }
-    return audited(after, finished=False, host_invoked=None if decision["reinvoke_host"] else False)
 
 
 def audited(journal: Journal, *, finished: bool, host_invoked: bool | None) -> Journal:
@@ -120,17 +124,9 @@ def given_up(journal: Journal, decision: RecoveryDecision, *, by: str, reason: s
         if phase == PHASES[2]:
             # Nothing was refused: should the turn be tried again, the host's answer holds.
             after["validation_stage"] = "task_postcondition"
-    after = {
-        **after,
-        "recovery_audit": {
-            "schema_version": RECOVERY_AUDIT_SCHEMA_VERSION,
-            "planned": dict(decision),
-            "actual": {},
-            RECOVERY_COUNT: recovery_count(journal),
-            _GIVEN_UP: {"by": by, "reason": reason, "at": _now()},
-        },
-    }
-    return audited(after, finished=True, host_invoked=False)
+    said = {"by": by, "reason": reason, "at": _now()}
+    audit = {**_planned(decision, recovery_count(journal)), _GIVEN_UP: said}
+    return audited({**after, "recovery_audit": audit}, finished=True, host_invoked=False)
 
 
 def giving_up(journal: Mapping[str, Any]) -> dict[str, Any] | None:
