@@ -78,7 +78,7 @@ class TurnAddress(NamedTuple):
     @property
     def short(self) -> str:
         """As tables show it."""
-        return f"{self.goal_id}/{short_key(self.turn_key)}"
+        return short_name(self.goal_id, self.turn_key)
 
 
 def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
@@ -202,6 +202,11 @@ def _key_of(name: str) -> str:
     """The key that a journal's name stands for."""
     is_hash = len(name) == 64 and all(character in "0123456789abcdef" for character in name)
     return f"{_HASHED}{name}" if is_hash else name
+
+
+def short_name(goal_id: str, turn_key: str) -> str:
+    """A turn as tables show it."""
+    return f"{goal_id}/{short_key(turn_key)}"
 
 
 def short_key(turn_key: str) -> str:

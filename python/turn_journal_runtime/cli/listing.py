@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..store import list_turn_journals
-from .invocation import FormatOption, RootOption, answering, root_of, short_key, shown_root
+from .invocation import FormatOption, RootOption, answering, root_of, short_name, shown_root
 from .output import STATUS_STYLES, Block, Format, Line, Report, Rows, counted, out, renderable_of
 from .progress import count_turns, each
 
@@ -49,7 +49,7 @@ def _blocks(turns: Sequence[ListedTurn], root: str, narrowed: bool) -> list[Bloc
         return [Line(f"There are no {'such ' if narrowed else ''}turns in {shown_root(root)}.")]
     rows = [
         (
-            f"{turn['goal_id']}/{short_key(turn['turn_key'])}",
+            short_name(turn["goal_id"], turn["turn_key"]),
             trouble_of(turn["damage"]) if turn["damage"] else str(turn["status"]),
             turn["damage"]["kind"] if turn["damage"] else _progress(turn["completed_phases"]),
             (turn["updated_at"] or "")[:16].replace("T", " "),

@@ -31,7 +31,7 @@ from .invocation import (
     must_be_stored,
     owner_of,
     root_of,
-    short_key,
+    short_name,
 )
 from .listing import trouble_of
 from .output import Block, Format, Line, Report, Rows, err
@@ -105,7 +105,7 @@ def recover(
     rows: list[tuple[str, ...]] = []
     document: list[RecoveredTurn] = []
     for one, waits in found:
-        name = f"{one['goal_id']}/{short_key(one['turn_key'])}"
+        name = short_name(one["goal_id"], one["turn_key"])
         decision, damage, outcome = one["recovery_decision"], one["damage"], None
         if damage is not None or decision is None:
             rows.append((name, trouble_of(damage) if damage else "damaged", damage["message"] if damage else "", ""))
@@ -198,7 +198,7 @@ def _plan(decision: RecoveryDecision) -> str:
 
 
 def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
-    with err().status(f"Driving {turn.goal_id}/{short_key(turn.turn_key)} …"):
+    with err().status(f"Driving {short_name(turn.goal_id, turn.turn_key)} …"):
         try:
             result = answered(drive(turn))
         except TurnSuspended as error:

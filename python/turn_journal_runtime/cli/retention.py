@@ -10,7 +10,7 @@ import typer
 
 from ..address import is_database
 from ..store import prune_turn_journals
-from .invocation import FormatOption, RootOption, YesOption, answering, root_of, short_key
+from .invocation import FormatOption, RootOption, YesOption, answering, root_of, short_name
 from .output import Block, Format, Heading, Line, Points, Report, Rows, counted, err
 from .runs import DatabaseOption, open_journal, short_run
 from .verification import GoalOption  # noqa: TC001 - typer reads it
@@ -69,7 +69,7 @@ def prune(
 
 
 def _named(turn: PrunedTurn) -> str:
-    return f"{turn['goal_id']}/{short_key(turn['turn_key'])}"
+    return short_name(turn["goal_id"], turn["turn_key"])
 
 
 def _said(what: str, runs: int, yes: bool) -> Line:

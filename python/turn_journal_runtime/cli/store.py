@@ -9,7 +9,7 @@ import typer
 
 from ..bridge import default_client
 from ..errors import JournalNotFoundError
-from .invocation import FormatOption, answering, root_of, short_key, shown_root
+from .invocation import FormatOption, answering, root_of, short_name, shown_root
 from .output import Block, Format, Heading, Line, Report, Rows
 from .progress import count_turns, progress
 
@@ -94,7 +94,7 @@ def copy(
         left = [
             (
                 one["kind"],
-                one["name"] if one["goal_id"] is None else f"{one['goal_id']}/{short_key(one['name'])}",
+                one["name"] if one["goal_id"] is None else short_name(one["goal_id"], one["name"]),
                 one["outcome"],
                 one["problem"]["message"] if one["problem"] else "",
             )

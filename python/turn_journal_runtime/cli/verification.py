@@ -20,7 +20,7 @@ from .invocation import (
     answering,
     must_be_stored,
     root_of,
-    short_key,
+    short_name,
     shown_root,
 )
 from .output import Block, Format, Line, Points, Report, Rows, counted
@@ -70,7 +70,7 @@ def verify(
     else:
         rows = [
             (
-                f"{one['goal_id']}/{short_key(one['turn_key'])}",
+                short_name(one["goal_id"], one["turn_key"]),
                 one["problem"]["kind"],
                 str(one["problem"]["line"] or ""),
                 one["problem"]["message"],
@@ -125,7 +125,7 @@ def heads(root: RootOption = None, goal: GoalOption = None, format: FormatOption
     found = each("Reading", turn_heads(runtime_root, goal_id=goal), count_turns(runtime_root, goal))
     if not found:
         raise _nothing("whole turns", runtime_root, goal, "so there is nothing to export")
-    rows = [(f"{head['goal_id']}/{short_key(head['turn_key'])}", str(head["count"]), head["digest"]) for head in found]
+    rows = [(short_name(head["goal_id"], head["turn_key"]), str(head["count"]), head["digest"]) for head in found]
     return Report(found, [Rows(("turn", "transitions", "digest"), rows)])
 
 

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..session_recovery import SessionBindingResolver
+    from .recovery import RecoverableTurn
+
+
+def names_of(turn: DueTurn | RecoverableTurn) -> dict[str, Any]:
+    """How `run_turn` calls a turn."""
+    return {
+        "goal_id": turn.goal_id,
+        "agent_id": turn.agent_id,
+        "todo_id": turn.todo_id,
+        "turn_instance_id": turn.turn_instance_id,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +50,4 @@ class DueTurn:
     @property
     def names(self) -> dict[str, Any]:
         """The names to give to `run_turn`, which drives turns with a todo."""
-        return {
-            "goal_id": self.goal_id,
-            "agent_id": self.agent_id,
-            "todo_id": self.todo_id,
-            "turn_instance_id": self.turn_instance_id,
-        }
+        return names_of(self)

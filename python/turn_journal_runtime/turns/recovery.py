@@ -11,6 +11,7 @@ from .. import store_flows
 from ..errors import TurnJournalError
 from ..journal_flows import BINDING_CHECK_UNAVAILABLE, interpret, read
 from . import transitions
+from .due import names_of
 from .outcome import retry_due
 
 if TYPE_CHECKING:
@@ -49,12 +50,7 @@ class RecoverableTurn:
     @property
     def names(self) -> dict[str, Any]:
         """The names to give to `run_turn`; pass `retry_failed=True` for one that is `failed`."""
-        return {
-            "goal_id": self.goal_id,
-            "agent_id": self.agent_id,
-            "todo_id": self.todo_id,
-            "turn_instance_id": self.turn_instance_id,
-        }
+        return names_of(self)
 
 
 def recoverable_flow(
