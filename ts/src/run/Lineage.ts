@@ -4,7 +4,7 @@ import type { Database } from "./Database.ts"
 import { checkRunId, conflict, invalid, unknownRun } from "./Errors.ts"
 import { KIND_TOOL_RESULT, type Kind, now } from "./Events.ts"
 import { differingFields, type Payload } from "./Payload.ts"
-import { decodeRow, storedEvents } from "./Runs.ts"
+import { decodeRow, isIn, isTaken, storedEvents } from "./Runs.ts"
 
 /** The first step at which two runs part. */
 export interface RunDifference {
@@ -27,8 +27,8 @@ export const fork = (database: Database, runId: string, newRunId: string, upto: 
   checkRunId(newRunId)
   if (!Number.isSafeInteger(upto) || upto < 0) throw invalid("A step's number is an integer from 0.")
   database.transaction(() => {
-    if (!isKnown(database, "runs", runId)) throw unknownRun(runId)
-    if (isKnown(database, "runs", newRunId) || isKnown(database, "journal", newRunId)) {
+    if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+    if (isTaken(database, newRunId)) {
       throw conflict(`The run ${JSON.stringify(newRunId)} exists; a fork is a new run.`, { run_id: newRunId })
     }
     const at = now()
@@ -62,9 +62,6 @@ export const fork = (database: Database, runId: string, newRunId: string, upto: 
   })
 }
 
-const isKnown = (database: Database, table: "runs" | "journal", runId: string): boolean =>
-  database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
-
 /** The snapshot that the last step up to there left; the run's own when nothing comes after. */
 const checkpointAt = (database: Database, runId: string, upto: number): string | null => {
   const all = storedEvents(database, runId)
@@ -85,7 +82,7 @@ export const parent = (database: Database, runId: string): { readonly runId: str
 
 export const diff = (database: Database, runA: string, runB: string): RunDifference | null =>
   database.snapshot(() => {
-    for (const runId of [runA, runB]) if (!isKnown(database, "runs", runId)) throw unknownRun(runId)
+    for (const runId of [runA, runB]) if (!isIn(database, "runs", runId)) throw unknownRun(runId)
     const eventsA = storedEvents(database, runA)
     const eventsB = storedEvents(database, runB)
     for (let at = 0; ; at++) {

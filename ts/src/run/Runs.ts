@@ -227,3 +227,10 @@ export const assertReplayOrder = (
     }
   })
 }
+
+export const isIn = (database: Database, table: "runs" | "journal", runId: string): boolean =>
+  database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
+
+/** Whether anything is stored under an id; events may be without a run. */
+export const isTaken = (database: Database, runId: string): boolean =>
+  isIn(database, "runs", runId) || isIn(database, "journal", runId)

@@ -1,5 +1,5 @@
 /** Tool calls whose outcome is not known, and questions, and how both are settled: run-journal.md, sections 3 and 4. */
-import { addAttempt, readAttempts, readLastSeq, wentOn } from "./Attempts.ts"
+import { type Attempt, addAttempt, readAttempts, readLastSeq, wentOn } from "./Attempts.ts"
 import type { Database, Row } from "./Database.ts"
 import { conflict, invalid, RunNotFound } from "./Errors.ts"
 import { KIND_APPROVAL, KIND_TOOL_CALL, KIND_TOOL_RESULT, now } from "./Events.ts"
@@ -31,8 +31,14 @@ export interface PendingApproval {
 /** What became of a step: its result, or that it did not happen and may run. */
 export type Settlement = { readonly result: unknown } | { readonly absent: true }
 
+/** A call without an outcome, and the last attempt at it. */
+interface OpenCall {
+  readonly row: Row
+  readonly attempt: Attempt | undefined
+}
+
 /** The calls of a run that have no outcome and that nobody has settled. */
-export const openCalls = (database: Database, runId: string): ReadonlyArray<Row> => {
+export const openCalls = (database: Database, runId: string): ReadonlyArray<OpenCall> => {
   const calls = database.read(
     "SELECT call.seq AS seq, CAST(call.payload AS BLOB) AS payload, call.created_at AS created_at FROM journal AS call " +
       "WHERE call.run_id = ? AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal WHERE run_id = call.run_id " +
@@ -42,19 +48,15 @@ export const openCalls = (database: Database, runId: string): ReadonlyArray<Row>
   if (calls.length === 0) return []
   const attempts = readAttempts(database, runId)
   const lastSeq = readLastSeq(database, runId)
-  return calls.filter((row) => {
-    const attempt = attempts.get(row["seq"] as number)
-    return attempt?.state !== "absent" && !wentOn(attempt, lastSeq)
-  })
+  return calls
+    .map((row) => ({ row, attempt: attempts.get(row["seq"] as number) }))
+    .filter(({ attempt }) => attempt?.state !== "absent" && !wentOn(attempt, lastSeq))
 }
 
 export const uncertain = (database: Database, runId: string): ReadonlyArray<UncertainStep> =>
-  database.snapshot(() => {
-    const calls = openCalls(database, runId)
-    const attempts = readAttempts(database, runId)
-    return calls.map((row) => {
+  database.snapshot(() =>
+    openCalls(database, runId).map(({ row, attempt }) => {
       const seq = row["seq"] as number
-      const attempt = attempts.get(seq)
       const call = decodeRow(runId, { seq, kind: KIND_TOOL_CALL, payload: row["payload"] as Uint8Array })
       return {
         runId,
@@ -67,7 +69,7 @@ export const uncertain = (database: Database, runId: string): ReadonlyArray<Unce
         message: attempt?.message ?? null
       }
     })
-  })
+  )
 
 export const settle = (
   database: Database,

@@ -10,7 +10,7 @@ import { isTerminal, RUNNING } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
 import { deleteRows } from "./Retention.ts"
-import { decodeRow, type Redact, runMeta, storedEvents, storedText } from "./Runs.ts"
+import { decodeRow, isTaken, type Redact, runMeta, storedEvents, storedText } from "./Runs.ts"
 
 const FORMAT = "turn-journal-run"
 const VERSION = 1
@@ -104,10 +104,7 @@ export const importRun = (
   const drive = [cell(head, "fence"), cell(head, "resumes")]
   const line = parent === null ? [] : [cell(parent, "run_id"), cell(parent, "upto")]
   database.transaction(() => {
-    const isHere = ["runs", "journal"].some(
-      (table) => database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
-    )
-    if (isHere) {
+    if (isTaken(database, runId)) {
       if (!overwrite) {
         throw conflict(
           `Run ${JSON.stringify(runId)} is here already; nothing was imported. Pass overwrite to replace it.`,

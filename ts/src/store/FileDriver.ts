@@ -17,7 +17,7 @@ import * as FileCommit from "./FileCommit.ts"
 import { eachPiece, makeHistoryCache } from "./HistoryFile.ts"
 import { latestLease, leaseLost } from "./Lease.ts"
 import * as Lock from "./Lock.ts"
-import { filesOf, type Place } from "./Place.ts"
+import { filesOf, type Place, SUFFIX } from "./Place.ts"
 import { folderStands, openPlain, readSnapshot, refuseLinks } from "./SafeFile.ts"
 
 export interface FileDriverOptions {
@@ -232,7 +232,6 @@ const INDENTED = 2
 /** Canonical JSON writes `1e20` in full, so a line can be longer than its journal. */
 const LINE_GROWTH = 6
 
-const SUFFIX = ".json"
 const NOTHING: Encoded = { snapshot: null, history: null }
 const NOTHING_SCANNED: Scanned = { snapshot: null, history: false }
 

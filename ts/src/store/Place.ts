@@ -15,7 +15,7 @@ export interface Place {
 }
 
 /** Ends the name of a journal, and of nothing beside it: so no two journals have a file in common. */
-const SUFFIX = ".json"
+export const SUFFIX = ".json"
 
 /** Segments of a canonical path under its root. */
 const DEPTH = 4
