@@ -152,6 +152,7 @@ export const make = (
           const snapshot = draft(work, "snapshot.create", files.snapshotDraft)
           disk.write("snapshot.write", snapshot, Buffer.from(commit.snapshot), 0)
           if (commit.updatedAt !== undefined) setTime(snapshot, commit.updatedAt)
+          if (stored.snapshot !== null) holdReplaced(work, files.snapshot)
           const history = historyOf(work, files, stored, commit, bytes)
           const names = undurableNames(files.folder)
           const parents = names.map(({ path }) => openFolder(work, dirname(path)))
@@ -279,13 +280,16 @@ export const make = (
       yield* sync("compaction.folder.sync", [folder], files.folder)
     })
 
-  /** Descriptors that are closed at the end, and what is undone when the work fails before it took effect. */
+  /**
+   * Descriptors that are closed when the answer is on its way, and what is undone when the work fails before it took
+   * effect.
+   */
   const withWork = <A>(body: (work: Work) => Effect.Effect<A, StoreError>): Effect.Effect<A, StoreError> =>
     Effect.suspend(() => {
       const work = makeWork()
       return body(work).pipe(
         Effect.onError(() => Effect.sync(work.rollBack)),
-        Effect.ensuring(Effect.sync(() => work.close(disk)))
+        Effect.ensuring(Effect.sync(() => setImmediate(work.close, disk)))
       )
     })
 
@@ -329,7 +333,13 @@ const makeWork = (): Work => {
       }
     },
     close: (disk) => {
-      for (const fd of fds) disk.close(fd)
+      for (const fd of fds) {
+        try {
+          disk.close(fd)
+        } catch {
+          // What was to be durable was synced.
+        }
+      }
     }
   }
 }
@@ -366,6 +376,16 @@ const openFolder = (work: Work, path: string): number | null => {
     if (isErrno(error) && error.code === "EACCES") return null
     throw error
   }
+}
+
+/**
+ * A file that a rename replaces is freed when nobody has it open, which takes longer than the rename: later, then.
+ * Windows replaces no file that is open.
+ */
+const holdReplaced = (work: Work, path: string): void => {
+  if (process.platform === "win32") return
+  const replaced = openPlain(path)
+  if (replaced !== null) work.keep(replaced)
 }
 
 const stampOf = (path: string): string => {
