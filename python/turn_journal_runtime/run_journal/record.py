@@ -5,6 +5,8 @@ Specified in run-journal.md, section 1.
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ReplayDivergenceError
@@ -29,6 +31,7 @@ _PART: Final = (
     "SELECT seq, kind, CAST(payload AS BLOB), created_at, rowid FROM journal "
     "WHERE run_id = ? AND (seq, rowid) > (?, ?) ORDER BY seq, rowid LIMIT 256"
 )
+_LONG_RECORD: Final = 10_000
 
 
 def rows_in_parts(cursor: sqlite3.Cursor, run_id: str) -> Iterator[Row]:
@@ -43,18 +46,20 @@ def rows_in_parts(cursor: sqlite3.Cursor, run_id: str) -> Iterator[Row]:
 def events(database: Database, run_id: str) -> list[JournalEvent]:
     """The events by number, those of one step in the order in which they were first stored."""
     rows = database.read(_EVENTS, (run_id,))
-    payloads = _decoded(run_id, rows)
-    return [
-        JournalEvent(run_id, seq, kind, payload, created_at)
-        for (seq, kind, _, created_at), payload in zip(rows, payloads, strict=True)
-    ]
+    with _none_is_garbage(len(rows)):
+        payloads = _decoded(run_id, rows)
+        return [
+            JournalEvent(run_id, seq, kind, payload, created_at)
+            for (seq, kind, _, created_at), payload in zip(rows, payloads, strict=True)
+        ]
 
 
 def replay_index(database: Database, run_id: str) -> dict[tuple[int, str], dict[str, Any]]:
     """The payloads by number and kind."""
     rows = database.read(_INDEX, (run_id,))
-    payloads = _decoded(run_id, rows)
-    return {(seq, kind): payload for (seq, kind, _), payload in zip(rows, payloads, strict=True)}
+    with _none_is_garbage(len(rows)):
+        payloads = _decoded(run_id, rows)
+        return {(seq, kind): payload for (seq, kind, _), payload in zip(rows, payloads, strict=True)}
 
 
 def last_iteration(database: Database, run_id: str) -> int | None:
@@ -102,6 +107,19 @@ def assert_replay_order(database: Database, run_id: str, expected: Sequence[tupl
             "fields": ["order"],
         },
     )
+
+
+@contextmanager
+def _none_is_garbage(count: int) -> Iterator[None]:
+    """Lets the collector rest while a long record is made: it would walk all of it again and again, for nothing."""
+    if count < _LONG_RECORD or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _decoded(run_id: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import gc
+import sqlite3
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turn_journal_runtime.errors import InvalidJournalError
+from turn_journal_runtime.errors import InvalidJournalError, JournalCorruptError
 from turn_journal_runtime.run_journal import (
     KIND_ITERATION,
     KIND_TOOL_CALL,
@@ -143,3 +145,21 @@ def test_damage_is_found_among_many(sound: list[bytes], wrong: list[bytes], orde
     order.shuffle(stored)
     with pytest.raises(DamagedPayload):
         decode_all(stored)
+
+
+@pytest.mark.parametrize("collects", [True, False], ids=["collecting", "not collecting"])
+def test_reading_a_long_record_leaves_the_collector_as_it_was(journal: RunJournal, collects: bool) -> None:
+    journal.append_many(JournalEvent("r", seq, KIND_ITERATION, {"index": seq}) for seq in range(12_000))
+    was_collecting = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert len(journal.events("r")) == len(journal.replay_index("r")) == 12_000
+        assert gc.isenabled() is collects
+        with sqlite3.connect(journal.path) as database:
+            database.execute("UPDATE journal SET payload = '{' WHERE seq = 11999")
+        for read in (journal.events, journal.replay_index):
+            with pytest.raises(JournalCorruptError, match="11999"):
+                read("r")
+            assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was_collecting else gc.disable)()
