@@ -13,6 +13,7 @@ import {
   check,
   GREATEST_DEPTH,
   GREATEST_JOURNAL_BYTES,
+  type JsonFault,
   type JsonValue,
   MAX_DEPTH,
   MAX_JOURNAL_BYTES
@@ -20,17 +21,17 @@ import {
 import type { ReadResult, WriteResult } from "../contract/Messages.ts"
 import type { RecoveryCheck } from "../contract/Recovery.ts"
 import type { HistoryResult, RepairResult } from "../contract/Store.ts"
-import { type Admission, admit, expectEffect } from "../journal/Admission.ts"
+import { type Admission, admit, expectEffect, type Refusal } from "../journal/Admission.ts"
 import { inspect } from "../journal/Inspection.ts"
 import { decideTransition } from "../journal/Transition.ts"
 import * as Copy from "./Copy.ts"
-import { Driver, type Snapshot, type Step } from "./Driver.ts"
+import { Driver, type Encoded, type Snapshot, type Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
 import * as Prune from "./Prune.ts"
 import * as Queries from "./Queries.ts"
 import { type RepairRequest, repair } from "./Repair.ts"
-import { type JournalLimits, makeReader, positionOf, present, type Standing, snapshotText, standing } from "./Stored.ts"
+import { type JournalLimits, makeReader, positionOf, present, snapshotText, standing } from "./Stored.ts"
 import { historyOf, journalAt, stoodSince } from "./Transitions.ts"
 import * as Verify from "./Verify.ts"
 import * as Walk from "./Walk.ts"
@@ -67,6 +68,14 @@ export interface InspectRequest {
   readonly turnKey: string
   readonly retryFailed?: boolean | undefined
   readonly sessionRecoveryCheck?: RecoveryCheck | null | undefined
+}
+
+/** A journal on its way into the store. */
+interface Incoming {
+  readonly place: Place.Place
+  readonly admission: Admission
+  /** The text that it is stored as. */
+  readonly snapshot: string
 }
 
 export interface StoreOptions {
@@ -117,63 +126,70 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
   const { journalBytes, depth } = limits
   const readDocument = makeReader(REMEMBERED_JOURNALS, limits)
 
+  /**
+   * What is to be written and where, if the journal may be stored by itself. Every write goes this way and the next one,
+   * so they are spared the steps of a generator.
+   */
+  const incomingOf = ({ path, journal, expectedEffectId }: WriteRequest): Result.Result<Incoming, Refusal> => {
+    const place = Place.ofPath(path)
+    if (Result.isFailure(place)) return Result.fail(place.failure)
+    const fault = check(journal, depth)
+    if (fault !== null) return Result.fail(unstorable(fault))
+    const admitted = admit(journal, place.success.address)
+    if (Result.isFailure(admitted)) return Result.fail(admitted.failure)
+    const admission = admitted.success
+    const unexpected = expectEffect(admission, expectedEffectId)
+    if (unexpected !== null) return Result.fail(unexpected)
+    const snapshot = snapshotText(admission.canonical)
+    const bytes = Buffer.byteLength(snapshot)
+    return bytes > journalBytes
+      ? Result.fail(tooLarge(bytes, journalBytes))
+      : Result.succeed({ place: place.success, admission, snapshot })
+  }
+
+  /** The step from what stands to a journal. */
+  const stepTo = (
+    { place, admission, snapshot }: Incoming,
+    { expectedPrevious }: WriteRequest,
+    now: () => number,
+    encoded: Encoded
+  ): Result.Result<Step<WriteResult>, CoreError> => {
+    const found = standing(readDocument, place, encoded)
+    if (Result.isFailure(found)) return Result.fail(found.failure)
+    const { document, position } = found.success
+    if (position?.pruned?.operationId === admission.operationId) return replayed(admission)
+    const before = document?.admission ?? null
+    if (before !== null && Result.isFailure(before)) return Result.fail(before.failure)
+    const stored = before?.success ?? null
+    const transition = decideTransition(admission, stored, expectedPrevious)
+    if (Result.isFailure(transition)) return Result.fail(transition.failure)
+    if (transition.success === "replay") return replayed(admission)
+    const at = new Date(now()).toISOString()
+    // A journal that another program wrote becomes the first line of its history.
+    const adopted =
+      position === null && stored !== null ? [writeLine(null, place.address, stored, { at, adopted: true, key })] : []
+    const line = writeLine(adopted[0]?.link ?? position, place.address, admission, { at, key })
+    return Result.succeed({
+      answer: answerOf(admission, "append"),
+      commit: { after: position, lines: [...adopted, line], snapshot }
+    })
+  }
+
   const write: JournalStore["Service"]["write"] = Effect.fnUntraced(function* (request) {
-    const place = yield* Effect.fromResult(Place.ofPath(request.path))
-    yield* refuseUnstorable(request.journal, depth)
-    const incoming = yield* Effect.fromResult(admit(request.journal, place.address))
-    const unexpected = expectEffect(incoming, request.expectedEffectId)
-    if (unexpected !== null) return yield* Effect.fail(unexpected)
-    const snapshot = snapshotText(incoming.canonical)
-    yield* refuseTooLarge(snapshot)
+    const incoming = yield* Effect.fromResult(incomingOf(request))
+    const { place, admission, snapshot } = incoming
     const clock = yield* Clock.Clock
     const since = request.retrySince ?? null
-    const isWritten = since !== null && (yield* stoodSince(driver, readDocument, place, incoming.operationId, since))
-
-    const append = (stored: Standing): Step<WriteResult> => {
-      const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
-      // A journal that another program wrote becomes the first line of its history.
-      const found = stored.position === null && stored.document !== null ? stored.document.admission : null
-      const adopted =
-        found?._tag === "Success" ? [writeLine(null, place.address, found.success, { at, adopted: true, key })] : []
-      const previous = adopted[0]?.link ?? stored.position
-      const line = writeLine(previous, place.address, incoming, { at, key })
-      return {
-        answer: answerOf(incoming, "append"),
-        commit: { after: stored.position, lines: [...adopted, line], snapshot }
-      }
-    }
-
+    const isWritten = since !== null && (yield* stoodSince(driver, readDocument, place, admission.operationId, since))
     const answer = yield* driver.transact(
       place,
       (encoded) =>
-        Result.gen(function* () {
-          if (isWritten) return { answer: answerOf(incoming, "replay"), commit: null }
-          const stored = yield* standing(readDocument, place, encoded)
-          if (stored.position?.pruned?.operationId === incoming.operationId) {
-            return { answer: answerOf(incoming, "replay"), commit: null }
-          }
-          const before = stored.document === null ? null : yield* stored.document.admission
-          const transition = yield* decideTransition(incoming, before, request.expectedPrevious)
-          return transition === "append" ? append(stored) : { answer: answerOf(incoming, "replay"), commit: null }
-        }),
+        isWritten ? replayed(admission) : stepTo(incoming, request, () => clock.currentTimeMillisUnsafe(), encoded),
       isWritten ? null : (request.lease ?? null)
     )
-    if (answer.appended) readDocument.remember(place, snapshot, incoming)
+    if (answer.appended) readDocument.remember(place, snapshot, admission)
     return answer
   })
-
-  const refuseTooLarge = (snapshot: string): Effect.Effect<void, InvalidJournal> => {
-    const bytes = Buffer.byteLength(snapshot)
-    return bytes <= journalBytes
-      ? Effect.void
-      : Effect.fail(
-          new InvalidJournal({
-            kind: "journal_too_large",
-            message: `A journal may have ${journalBytes} bytes as compact JSON: keep large results outside and their names in it.`,
-            details: { limit: journalBytes, bytes }
-          })
-        )
-  }
 
   const read: JournalStore["Service"]["read"] = Effect.fnUntraced(function* ({ path, at }) {
     const place = yield* Effect.fromResult(Place.ofPath(path))
@@ -236,16 +252,20 @@ const answerOf = ({ effectId, operationId }: Admission, transition: "append" | "
   operation_id: operationId
 })
 
+const replayed = (admission: Admission): Result.Result<Step<WriteResult>> =>
+  Result.succeed({ answer: answerOf(admission, "replay"), commit: null })
+
 /** What canonical JSON cannot carry is refused, also when it comes from TypeScript. */
-const refuseUnstorable = (journal: JsonValue, depth: number): Effect.Effect<void, InvalidJournal> => {
-  const fault = check(journal, depth)
-  return fault === null
-    ? Effect.void
-    : Effect.fail(
-        new InvalidJournal({
-          kind: fault.reason === "too_deep" ? "journal_too_deep" : "journal_snapshot_invalid",
-          message: `The journal at ${fault.path}: ${fault.message}.`,
-          details: { path: fault.path, reason: fault.reason }
-        })
-      )
-}
+const unstorable = ({ reason, path, message }: JsonFault): InvalidJournal =>
+  new InvalidJournal({
+    kind: reason === "too_deep" ? "journal_too_deep" : "journal_snapshot_invalid",
+    message: `The journal at ${path}: ${message}.`,
+    details: { path, reason }
+  })
+
+const tooLarge = (bytes: number, limit: number): InvalidJournal =>
+  new InvalidJournal({
+    kind: "journal_too_large",
+    message: `A journal may have ${limit} bytes as compact JSON: keep large results outside and their names in it.`,
+    details: { limit, bytes }
+  })
