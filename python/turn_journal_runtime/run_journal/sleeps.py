@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InvalidJournalError, TurnSuspended
 from ..observability import observed_step
 from .faults import decode_row
-from .stepping import Call, DurableSteps, Write
+from .stepping import Call, DurableSteps, Write, as_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -72,7 +72,7 @@ def pending(database: Database, run_id: str | None) -> list[PendingSleep]:
 
 def until_of(payload: dict[str, Any]) -> float | None:
     """Until when a step sleeps; None when it is no sleep."""
-    until = _number(payload.get("result")) if payload.get("name") in (SLEEP, SLEEP_UNTIL) else None
+    until = as_number(payload.get("result")) if payload.get("name") in (SLEEP, SLEEP_UNTIL) else None
     return until if until is not None and 0 <= until <= _LAST else None
 
 
@@ -90,24 +90,27 @@ class Sleeping(DurableSteps):
         return observed_step(self._take_sleep_until(seq, drive, moment, suspend), "sleep", self._run_id, seq)
 
     def _take_sleep(self, seq: int, drive: Drive, seconds: float | timedelta, suspend: bool) -> Step[None]:
-        lasts = _number(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
+        lasts = as_number(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
         if lasts is None or not 0 <= lasts <= _LAST:
             raise InvalidJournalError(
                 f"A sleep is a number of seconds that is not negative, or a timedelta, not {seconds!r:.80}.",
                 kind="invalid_request",
             )
-        until = yield from self._value(seq, drive, SLEEP, lambda: min(time.time() + lasts, _LAST), seconds=lasts)
+        until = yield from self._value(
+            seq, drive, SLEEP, lambda: min(time.time() + lasts, _LAST), as_number, seconds=lasts
+        )
         yield from self._wait(seq, drive, until, lasts, suspend)
 
     def _take_sleep_until(self, seq: int, drive: Drive, moment: float | datetime, suspend: bool) -> Step[None]:
-        is_date = isinstance(moment, datetime)
-        until = _number(moment.timestamp() if is_date else moment)  # type: ignore[union-attr]
-        if until is None or until > _LAST or (is_date and moment.tzinfo is None):  # type: ignore[union-attr]
+        is_local = isinstance(moment, datetime) and moment.utcoffset() is None
+        until = None if is_local else as_number(moment.timestamp() if isinstance(moment, datetime) else moment)
+        if until is None or until > _LAST:
             raise InvalidJournalError(
-                f"A moment is a number of seconds since the epoch, or a datetime with a time zone, not {moment!r:.80}.",
+                "A moment is a number of seconds since the epoch, or a datetime with a time zone, and before the end "
+                f"of the year 9999, not {moment!r:.80}.",
                 kind="invalid_request",
             )
-        yield from self._value(seq, drive, SLEEP_UNTIL, lambda: until, until=until)
+        yield from self._value(seq, drive, SLEEP_UNTIL, lambda: until, as_number, until=until)
         yield from self._wait(seq, drive, until, math.inf, suspend)
 
     def _wait(self, seq: int, drive: Drive, until: float, longest: float, suspend: bool) -> Step[None]:
@@ -127,13 +130,3 @@ class Sleeping(DurableSteps):
             yield Call(self._pause, min(left, LOOK))
             self._must_go_on()
             yield Write(drive.look)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

@@ -7,6 +7,7 @@ run-journal.md, section 4.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shlex
@@ -19,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import orjson
 
-from ..errors import InvalidJournalError, ReplayDivergenceError, TurnSuspended, UncertainEffectError
+from ..errors import (
+    InvalidJournalError,
+    JournalCorruptError,
+    ReplayDivergenceError,
+    TurnSuspended,
+    UncertainEffectError,
+)
 from ..observability import observed_step
 from .driving import WITHIN, Driving
 from .events import (
@@ -37,7 +44,7 @@ from .steps import Absent, Attempt, Committed, Readback, went_on
 if TYPE_CHECKING:
     from .drive import Drive
 
-__all__ = ["Call", "DurableSteps", "Step", "Write", "current_idempotency_key"]
+__all__ = ["Call", "DurableSteps", "Step", "Write", "as_number", "current_idempotency_key"]
 
 T = TypeVar("T")
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
@@ -130,7 +137,9 @@ class DurableSteps(Driving):
             yield Write(drive.insert, seq, KIND_TOOL_CALL, encode(call, is_identity=True).decode())
             return (yield from self._attempt_tool(seq, drive, key, args, fn))
         recorded = self._read(seq, KIND_TOOL_CALL, stored)
-        here, there = self._identity(issued), {"name": recorded.get("name"), "args": recorded.get("args")}
+        here, there = (
+            {"name": call.get("name"), "args": call.get("args")} for call in (self._identity(issued), recorded)
+        )
         fields = differing_fields(there, here)
         if fields:
             self._diverge(seq, events, {"kind": KIND_TOOL_CALL, **here}, fields, f"tool {name!r}")
@@ -260,7 +269,7 @@ class DurableSteps(Driving):
         suspended = TurnSuspended(
             f"Run {self._run_id!r} waits for a decision at step {seq}. Record it with `RunJournal.approve` or "
             f"`{self._typed('approve', seq)}`, then drive the run again.",
-            details={"run_id": self._run_id, "seq": seq, "question": issued["question"], "binds": issued["binds"]},
+            details={"run_id": self._run_id, "seq": seq, "question": kept.get("question"), "binds": kept.get("binds")},
         )
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_APPROVAL, issued)
@@ -269,7 +278,7 @@ class DurableSteps(Driving):
             raise self._halt(suspended)
         recorded = self._read(seq, KIND_APPROVAL, stored)
         names = ("question", "binds_digest")
-        fields = differing_fields({n: recorded.get(n) for n in names}, {n: issued[n] for n in names})
+        fields = differing_fields({n: recorded.get(n) for n in names}, {n: issued.get(n) for n in names})
         if not fields and "decision" in recorded:
             return recorded["decision"]
         self._must_be_open(drive)
@@ -285,8 +294,8 @@ class DurableSteps(Driving):
     def _iteration(self, seq: int, drive: Drive, index: int) -> Step[int]:
         if type(index) is not int:
             raise InvalidJournalError(f"An iteration is an integer, not {index!r:.80}.", kind="invalid_request")
-        recorded = yield from self._once(seq, drive, KIND_ITERATION, {"index": index}, ("index",))
-        return int(recorded["index"])
+        yield from self._once(seq, drive, KIND_ITERATION, {"index": index}, ("index",))
+        return index
 
     def _verification(
         self, seq: int, drive: Drive, name: str, success: bool, details: Mapping[str, Any]
@@ -294,21 +303,41 @@ class DurableSteps(Driving):
         payload = {"name": name, "success": success, **details}
         return (yield from self._once(seq, drive, KIND_VERIFICATION, payload, ("name",)))
 
-    def _value(self, seq: int, drive: Drive, name: str, make: Callable[[], Any], **given: Any) -> Step[Any]:
+    def _value(
+        self, seq: int, drive: Drive, name: str, make: Callable[[], T], read: Callable[[Any], T | None], **given: Any
+    ) -> Step[T]:
         events = drive.record.get(seq, {})
         if KIND_TOOL_CALL in events:
             self._diverge(seq, events, {"kind": "value", "name": name}, ["kind"], f"the value {name!r}")
         made = {"name": name, **given, "result": None if events else make()}
-        return (yield from self._once(seq, drive, KIND_TOOL_RESULT, made, ("name", *given)))["result"]
+        if self._journal._redact is not None and not events and self._kept(made).get("result") != made["result"]:
+            raise InvalidJournalError(
+                f"`redact` changes what step {seq} of run {self._run_id!r} gives ({name}), and a replay would give "
+                "something else. Nothing was recorded: have it leave the `result` of now, random, uuid and sleeps as "
+                "it is.",
+                kind="invalid_request",
+                details={"run_id": self._run_id, "seq": seq},
+            )
+        value = read((yield from self._once(seq, drive, KIND_TOOL_RESULT, made, ("name", *given))).get("result"))
+        if value is None:
+            raise self._halt(
+                JournalCorruptError(
+                    f"The record of run {self._run_id!r} has no value at step {seq} ({name}): something else wrote it, "
+                    "or a `redact` that takes the `result` out. It was left as it is: have `redact` leave it, and fork "
+                    "the run before that step to go on.",
+                    details={"run_id": self._run_id, "seq": seq, "kind": KIND_TOOL_RESULT},
+                )
+            )
+        return value
 
     def _now(self, seq: int, drive: Drive) -> Step[float]:
-        return self._value(seq, drive, "now", time.time)
+        return self._value(seq, drive, "now", time.time, as_number)
 
     def _random(self, seq: int, drive: Drive) -> Step[float]:
-        return self._value(seq, drive, "random", random.random)
+        return self._value(seq, drive, "random", random.random, as_number)
 
     def _uuid(self, seq: int, drive: Drive) -> Step[str]:
-        return self._value(seq, drive, "uuid", lambda: str(uuid.uuid4()))
+        return self._value(seq, drive, "uuid", lambda: str(uuid.uuid4()), _as_text)
 
     def _once(
         self, seq: int, drive: Drive, kind: str, payload: dict[str, Any], identity: tuple[str, ...]
@@ -324,20 +353,22 @@ class DurableSteps(Driving):
             yield Write(drive.insert, seq, kind, text)
             return value
         recorded = self._read(seq, kind, stored)
-        fields = differing_fields({name: recorded.get(name) for name in identity}, self._kept(issued))
+        there, here = ({name: one.get(name) for name in identity} for one in (recorded, self._kept(issued)))
+        fields = differing_fields(there, here)
         if fields:
             self._diverge(seq, events, {"kind": kind, **issued}, fields, f"{kind} {issued!r:.80}")
         return recorded
 
     def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
         shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
-        attempt = Attempt(kind, "failed", str(shown["error_type"]), str(shown["message"]), self._next_seq)
+        what = str(shown.get("error_type", "Exception"))
+        attempt = Attempt(kind, "failed", what, str(shown.get("message", "")), self._next_seq)
         return Write(drive.attempt, seq, attempt)
 
     def _fingerprints(self, request: Any) -> dict[str, str]:
         if request is None:
             return {}
-        kept = self._identity({"request": request})["request"]
+        kept = self._identity({"request": request}).get("request")
         fields = kept if isinstance(kept, dict) else {"request": kept}
         return {name: digest(value) for name, value in fields.items()}
 
@@ -367,6 +398,21 @@ class DurableSteps(Driving):
 _MISS: Final = object()
 #: A run inside of a step has stopped, and goes on with it: that is no failure of the step.
 _STOPPED: Final = (ReplayDivergenceError, TurnSuspended, UncertainEffectError)
+
+
+def as_number(value: Any) -> float | None:
+    """A number of JSON that has an end."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _as_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _text(payload: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,15 +14,18 @@ from tests.python.run_journal.forms import Form, Killed, Tool, drive, interrupt,
 from turn_journal_runtime.errors import (
     InvalidJournalError,
     JournalConflictError,
+    JournalCorruptError,
     ReplayDivergenceError,
     ResumeBudgetExhaustedError,
     TurnSuspended,
 )
 from turn_journal_runtime.run_journal import (
     KIND_TOOL_CALL,
+    KIND_TOOL_RESULT,
     AsyncDurableRun,
     AsyncTurnContext,
     DurableRun,
+    JournalEvent,
     RunJournal,
     TurnContext,
 )
@@ -208,3 +212,72 @@ def test_redaction_spares_the_loop_and_the_tool_and_replay_still_matches(form: F
         assert drive(form, journal, "r", loop) == [{"token": "***", "n": 1}, {"token": "***"}]
         assert len(tool.calls) == 1
     assert not [file for file in path.parent.iterdir() if file.is_file() and b"s3cret" in file.read_bytes()]
+
+
+@pytest.mark.parametrize("put", [{}, {"result": "***"}])
+@pytest.mark.parametrize(
+    ("name", "given", "step"),
+    [
+        ("now", {}, lambda run: run.now()),
+        ("random", {}, lambda run: run.random()),
+        ("uuid", {}, lambda run: run.uuid()),
+        ("sleep", {"seconds": 3600.0}, lambda run: run.sleep(3600)),
+        ("sleep_until", {"until": 5.0}, lambda run: run.sleep_until(5)),
+    ],
+)
+def test_a_value_that_redact_would_change_is_refused_and_one_that_is_not_on_record_is_no_value(
+    form: Form, path: Path, name: str, given: dict[str, Any], step: Any, put: dict[str, Any]
+) -> None:
+    def redact(payload: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in payload.items() if key != "result"} | (put if "result" in payload else {})
+
+    with RunJournal(path, redact=redact) as journal, RunJournal(path) as other:
+        with pytest.raises(InvalidJournalError, match="leave the `result` of now, random, uuid and sleeps"):
+            drive(form, journal, "r", step)
+        assert journal.events("r") == []
+        # What was recorded before that was refused.
+        for result in ({}, {"result": None}, {"result": True}):
+            other.append(JournalEvent("r", 0, KIND_TOOL_RESULT, {"name": name, **given, **result}))
+            with pytest.raises(JournalCorruptError, match=rf"no value at step 0 \({name}\)") as caught:
+                drive(form, journal, "r", step)
+            assert caught.value.details == {"run_id": "r", "seq": 0, "kind": KIND_TOOL_RESULT}
+
+
+def steps_of_all_kinds() -> Any:
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def loop(run: Any) -> list[Any]:
+        with suppress(Exception):
+            await run.tool("fail", {}, fails)
+        return [
+            await run.tool("t", {"n": 1}, Tool(1)),
+            await run.model(Tool("m"), request={"prompt": "p"}),
+            await run.approval("Go?", {"n": 1}),
+            await run.iteration(3),
+            await run.verification("v", True),
+            await run.now(),
+            await run.random(),
+            await run.uuid(),
+            await run.sleep(0),
+            await run.sleep_until(5),
+        ]
+
+    return loop
+
+
+@pytest.mark.parametrize(
+    "taken", ["", "message", "error_type", "name", "args", "question", "binds", "request", "index"]
+)
+def test_a_redact_may_take_keys_out_and_add_some(form: Form, path: Path, taken: str) -> None:
+    def redact(payload: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in payload.items() if key != taken} | {"by": "us"}
+
+    loop = steps_of_all_kinds()
+    with RunJournal(path, redact=redact) as journal:
+        with pytest.raises(TurnSuspended):
+            drive(form, journal, "r", loop)
+        journal.approve("r", 3, "yes", by="ann")
+        assert drive(form, journal, "r", loop)[:3] == [1, "m", "yes"]
+        assert drive(form, journal, "r", loop)[2] == "yes"
+        assert all("by" in event.payload for event in journal.events("r"))

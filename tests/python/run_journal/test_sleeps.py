@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +196,21 @@ def test_a_sleep_is_a_number_of_seconds(form: Form, journal: RunJournal, seconds
     assert journal.events("r") == []
 
 
-@pytest.mark.parametrize("moment", [float("nan"), float("inf"), False, "noon", None, 1e12, NOON.replace(tzinfo=None)])
+class Nowhere(tzinfo):
+    """A time zone that does not say where it is."""
+
+    def utcoffset(self, _: datetime | None) -> None:
+        return None
+
+    tzname = dst = utcoffset
+
+
+#: Without a time zone; some of these have no time in this one.
+LOCAL = [NOON.replace(tzinfo=None), datetime.min, datetime.max, NOON.replace(tzinfo=Nowhere())]
+TOO_LATE = datetime.max.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), False, "noon", None, 1e12, TOO_LATE, *LOCAL])
 def test_a_moment_is_a_time_that_everybody_reads_alike(form: Form, journal: RunJournal, moment: Any) -> None:
     with pytest.raises(InvalidJournalError, match="a datetime with a time zone"):
         drive(form, journal, "r", lambda run: run.sleep_until(moment))

@@ -12,7 +12,16 @@ import * as Predicate from "effect/Predicate"
 import * as Tracer from "effect/Tracer"
 import type { Attempt } from "./Attempts.ts"
 import { type Attempting, type Driving, failure } from "./Driving.ts"
-import { hasStopped, invalid, type StepError, TurnSuspended, uncertainEffect, unrecordable } from "./Errors.ts"
+import {
+  changedValue,
+  hasStopped,
+  invalid,
+  noValue,
+  type StepError,
+  TurnSuspended,
+  uncertainEffect,
+  unrecordable
+} from "./Errors.ts"
 import {
   KIND_APPROVAL,
   KIND_ITERATION,
@@ -159,8 +168,8 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
       if (hasStopped(error)) return Effect.fail(halt(error))
       const thrown = thrownBy(error)
       const { kept } = recordable({ error_type: nameOf(thrown), message: messageOf(thrown) })
-      const errorType = String(kept["error_type"])
-      const message = String(kept["message"])
+      const errorType = String(kept["error_type"] ?? "Error")
+      const message = String(kept["message"] ?? "")
       const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
       return Effect.andThen(
         attempting(() => record.attempt(seq, attempt)),
@@ -223,8 +232,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
             const label = options.label === undefined ? {} : { tool_call_id: options.label }
             return { _tag: "Begin", call: encode({ ...kept, idempotency_key: key, ...label }) }
           }
-          const there = { name: recorded["name"] ?? null, args: recorded["args"] ?? null }
-          const fields = differingFields(there, kept)
+          const fields = differingFields(calledBy(recorded), calledBy(kept))
           if (fields.length > 0) {
             throw diverge(seq, { kind: KIND_TOOL_CALL, ...kept }, fields, `tool ${JSON.stringify(name)}`)
           }
@@ -357,7 +365,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
         record.insert(seq, kind, encode(kept))
         return value
       }
-      const fields = differingFields(pick(recorded), recordable(pick(payload)).kept)
+      const fields = differingFields(pick(recorded), pick(recordable(pick(payload)).kept))
       if (fields.length > 0) throw diverge(seq, issued, fields, kind)
       return recorded
     })
@@ -365,27 +373,41 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
   const once = (kind: Kind, make: () => Payload, identity: ReadonlyArray<string>): Effect.Effect<Payload, StepError> =>
     step((seq) => recordedOnce(seq, kind, make, identity))
 
-  const valueAt = <A extends Value>(seq: number, name: string, make: () => A, given: Payload = {}) =>
-    Effect.map(
+  const valueAt = <A extends Value>(
+    seq: number,
+    name: string,
+    make: () => A,
+    isOne: (value: Value | undefined) => value is A,
+    given: Payload = {}
+  ) =>
+    Effect.flatMap(
       recordedOnce(
         seq,
         KIND_TOOL_RESULT,
-        (isRecorded) => ({ name, ...given, result: isRecorded ? null : make() }),
+        (isRecorded) => {
+          const payload = { name, ...given, result: isRecorded ? null : make() }
+          if (!isRecorded && recordable(payload).kept["result"] !== payload.result) throw changedValue(runId, seq, name)
+          return payload
+        },
         ["name", ...Object.keys(given)],
         true
       ),
-      (payload) => payload["result"] as A
+      ({ result }): Effect.Effect<A, StepError> =>
+        isOne(result) ? Effect.succeed(result) : Effect.fail(halt(noValue(runId, seq, name)))
     )
 
-  const value = <A extends Value>(name: string, make: () => A): Effect.Effect<A, StepError> =>
-    step((seq) => valueAt(seq, name, make))
+  const value = <A extends Value>(
+    name: string,
+    make: () => A,
+    isOne: (value: Value | undefined) => value is A
+  ): Effect.Effect<A, StepError> => step((seq) => valueAt(seq, name, make, isOne))
 
   const sleep = (asked: () => Sleeps.Sleep, options: Sleeps.SleepOptions = {}): Effect.Effect<void, StepError> =>
     step((seq) =>
       Effect.gen(function* () {
         const { name, given, until, longest } = yield* attempting(asked)
         const now = yield* Sleeps.now
-        const due = yield* valueAt(seq, name, () => until(now), given)
+        const due = yield* valueAt(seq, name, () => until(now), Predicate.isNumber, given)
         const waiting = yield* Sleeps.waiting(driving, attempting, seq, due, longest, options)
         if (waiting !== null) yield* traced("sleep", seq, waiting)
       })
@@ -402,13 +424,13 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
           if (!Number.isSafeInteger(index)) throw invalid("An iteration is an integer.")
           return { index }
         }, ["index"]),
-        (payload) => payload["index"] as number
+        () => index
       ),
     verification: (name, success, details = {}) =>
       once(KIND_VERIFICATION, () => asStored({ name, success, ...details }), ["name"]),
-    now: value("now", () => Date.now() / 1000),
-    random: value("random", Math.random),
-    uuid: value("uuid", () => randomUUID()),
+    now: value("now", () => Date.now() / 1000, Predicate.isNumber),
+    random: value("random", Math.random, Predicate.isNumber),
+    uuid: value("uuid", () => randomUUID(), Predicate.isString),
     sleep: (duration, options) => sleep(() => Sleeps.lasting(duration), options),
     sleepUntil: (moment, options) => sleep(() => Sleeps.until(moment), options),
     finish: driving.finish
@@ -416,6 +438,9 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
 }
 
 const AGAIN: Attempt = { kind: KIND_TOOL_CALL, state: "again", errorType: null, message: null, nextSeq: null }
+
+/** What of a call a replay is compared with: `redact` may add to it. */
+const calledBy = (call: Payload): Payload => ({ name: call["name"] ?? null, args: call["args"] ?? null })
 
 const isObject = (value: Value): value is Payload =>
   typeof value === "object" && value !== null && !Array.isArray(value)

@@ -112,6 +112,22 @@ type Stopped = ReplayDivergence | TurnSuspended | UncertainEffect
 export const hasStopped = (error: unknown): error is Stopped =>
   error instanceof ReplayDivergence || error instanceof TurnSuspended || error instanceof UncertainEffect
 
+/** The error of a value that the record would not have as it is, so that a replay would give another one. */
+export const changedValue = (runId: string, seq: number, name: string): InvalidJournal =>
+  new InvalidJournal({
+    kind: "invalid_request",
+    message: `\`redact\` changes what step ${seq} of run ${JSON.stringify(runId)} gives (${name}), and a replay would give something else. Nothing was recorded: have it leave the \`result\` of now, random, uuid and sleeps as it is.`,
+    details: { run_id: runId, seq }
+  })
+
+/** The error of a value that the record does not have. */
+export const noValue = (runId: string, seq: number, name: string): JournalCorrupt =>
+  new JournalCorrupt({
+    kind: "journal_corrupt",
+    message: `The record of run ${JSON.stringify(runId)} has no value at step ${seq} (${name}): something else wrote it, or a \`redact\` that takes the \`result\` out. It was left as it is: have \`redact\` leave it, and fork the run before that step to go on.`,
+    details: { run_id: runId, seq, kind: "tool_result" }
+  })
+
 /** The error of a tool that has run, and whose result is no JSON. */
 export const unrecordable = (runId: string, seq: number, error: InvalidJournal): InvalidJournal => {
   const where = `The tool at step ${seq} of run ${JSON.stringify(runId)} has run and its result cannot be recorded`

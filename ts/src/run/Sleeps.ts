@@ -42,7 +42,8 @@ export interface Sleep {
 }
 
 export const lasting = (duration: Duration.Input): Sleep => {
-  const seconds = Duration.toMillis(duration) / 1000
+  // A `Duration` of NaN is none at all.
+  const seconds = Number.isNaN(duration) ? Number.NaN : Duration.toMillis(duration) / 1000
   if (!(seconds >= 0 && seconds <= LAST)) throw invalid("A sleep is a duration that has an end and is not negative.")
   return { name: "sleep", given: { seconds }, until: (now) => Math.min(now + seconds, LAST), longest: seconds }
 }
@@ -53,7 +54,9 @@ export const until = (moment: number | Date | DateTime.DateTime): Sleep => {
       ? moment
       : (DateTime.isDateTime(moment) ? DateTime.toEpochMillis(moment) : moment.getTime()) / 1000
   if (!Number.isFinite(seconds) || seconds > LAST) {
-    throw invalid("A moment is a number of seconds since the epoch, a Date or a DateTime.")
+    throw invalid(
+      "A moment is a number of seconds since the epoch, a Date or a DateTime, and before the end of the year 9999."
+    )
   }
   return { name: "sleep_until", given: { until: seconds }, until: () => seconds, longest: Number.POSITIVE_INFINITY }
 }

@@ -10,10 +10,11 @@ import * as Tracer from "effect/Tracer"
 import * as TestClock from "effect/testing/TestClock"
 import type { DurableRun } from "../../src/run/DurableRun.ts"
 import type { StepError } from "../../src/run/Errors.ts"
+import type { Payload } from "../../src/run/Payload.ts"
 import { checkReplay } from "../../src/run/Rehearsal.ts"
 import { make } from "../../src/run/RunJournal.ts"
 import { LOOK, type SleepOptions } from "../../src/run/Sleeps.ts"
-import { interrupt, type Journal, withJournal } from "./Journals.ts"
+import { interrupt, type Journal, newPath, withJournal } from "./Journals.ts"
 
 const HOUR = 3600
 const NOON = Date.UTC(2030, 4, 1, 12) / 1000
@@ -105,6 +106,8 @@ describe("sleeps", () => {
         }
         const none = [
           (run: DurableRun) => run.sleep(Duration.infinity),
+          (run: DurableRun) => run.sleep(-1),
+          (run: DurableRun) => run.sleep(Number.NaN),
           (run: DurableRun) => run.sleepUntil(Number.NaN),
           (run: DurableRun) => run.sleepUntil(new Date(Number.NaN)),
           (run: DurableRun) => run.sleepUntil(1e12)
@@ -159,6 +162,56 @@ describe("sleeps", () => {
         assert.deepStrictEqual(yield* timed(drive), [0, "awake"])
       })
     )
+  )
+
+  it.effect("a value that redact would change is refused, and one that is not on record is no value", () =>
+    Effect.gen(function* () {
+      const values: ReadonlyArray<readonly [string, (run: DurableRun) => Effect.Effect<unknown, StepError>, Payload]> =
+        [
+          ["now", (run) => run.now, {}],
+          ["random", (run) => run.random, {}],
+          ["uuid", (run) => run.uuid, {}],
+          ["sleep", (run) => run.sleep("1 hour"), { seconds: HOUR }],
+          ["sleep_until", (run) => run.sleepUntil(NOON), { until: NOON }]
+        ]
+      const without = ({ result: _, ...rest }: Payload): Payload => rest
+      const hidden = (payload: Payload): Payload => ("result" in payload ? { ...payload, result: "***" } : payload)
+      for (const redact of [without, hidden]) {
+        const path = newPath()
+        const journal = yield* make({ path, redact })
+        const other = yield* make({ path })
+        for (const [name, step, given] of values) {
+          const refused = yield* Effect.flip(journal.drive(name, step))
+          assert.strictEqual(refused._tag, "InvalidJournal")
+          assert.include(refused.message, "leave the `result` of now, random, uuid and sleeps")
+          assert.deepStrictEqual(yield* journal.events(name), [])
+          // What was recorded before that was refused.
+          yield* other.append({ runId: name, seq: 0, kind: "tool_result", payload: { name, ...given, result: null } })
+          const error = yield* Effect.flip(journal.drive(name, step))
+          assert.deepInclude(error, { _tag: "JournalCorrupt", kind: "journal_corrupt" })
+          assert.include(error.message, `no value at step 0 (${name})`)
+        }
+      }
+    }).pipe(Effect.scoped)
+  )
+
+  it.effect("a redact may add to a payload, and take keys out that no replay gives", () =>
+    Effect.gen(function* () {
+      const loop = (run: DurableRun) =>
+        Effect.gen(function* () {
+          yield* Effect.ignore(run.tool("fail", {}, Effect.fail(new Error("no"))))
+          yield* run.tool("t", { n: 1 }, Effect.succeed(1))
+          yield* run.verification("v", true)
+          yield* run.sleep("0 seconds")
+          return yield* run.iteration(3)
+        })
+      for (const taken of ["", "message", "error_type", "name", "args", "index", "success", "seconds"]) {
+        const redact = ({ [taken]: _, ...rest }: Payload): Payload => ({ ...rest, by: "us" })
+        const journal = yield* make({ path: newPath(), redact })
+        for (let number = 0; number < 2; number++) assert.strictEqual(yield* journal.drive("r", loop), 3, taken)
+        for (const event of yield* journal.events("r")) assert.strictEqual(event.payload["by"], "us")
+      }
+    }).pipe(Effect.scoped)
   )
 
   it.effect("a rehearsal waits for nothing", () =>
