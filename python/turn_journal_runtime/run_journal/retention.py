@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InvalidJournalError
-from .events import TERMINAL_STATUSES
+from .events import RUNNING, TERMINAL_STATUSES
 from .payload import DamagedPayload, decode
 from .schema import RUN_TABLES
 from .steps import open_calls
@@ -40,8 +40,8 @@ _OF_A_TURN: Final = re.compile(r"(sha256:[0-9a-f]{64})(?:\.[0-9]+)?(?::.*)?", re
 _ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL_STATUSES))
 _PRUNABLE: Final = f"SELECT run_id, updated_at FROM runs WHERE status IN ({_ENDED}) ORDER BY updated_at, rowid"  # noqa: S608
 _OPEN: Final = (
-    "SELECT CAST(call.payload AS BLOB) FROM runs JOIN journal AS call ON call.run_id = runs.run_id "
-    "WHERE status = 'running' AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal AS result "
+    "SELECT call.run_id, status, CAST(call.payload AS BLOB) FROM runs JOIN journal AS call "
+    "ON call.run_id = runs.run_id WHERE call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal AS result "
     "WHERE result.run_id = call.run_id AND result.seq = call.seq AND result.kind = 'tool_result')"
 )
 _STANDING: Final = (
@@ -75,9 +75,15 @@ def prunable(database: Database, older_than: float, keep: int | None) -> tuple[l
 
 
 def _inside_of_open_calls(database: Database) -> set[str]:
-    """The runs that the tools of running runs go on with when they are begun again."""
+    """The runs that tools go on with when they are begun again: those of a run that goes on, and of one that has ended
+    and stays, which may be opened again or forked."""
+    with database.snapshot() as cursor:
+        calls = cursor.execute(_OPEN).fetchall()
+        ended = dict.fromkeys(run_id for run_id, status, _ in calls if status != RUNNING)
+        stored = [payload for _, status, payload in calls if status == RUNNING]
+        stored += [payload for run_id in ended for _, payload, *_ in open_calls(cursor, run_id)]
     needed = set()
-    for (payload,) in database.read(_OPEN):
+    for payload in stored:
         try:
             needed.add(str(decode(payload).get("idempotency_key")))
         except (DamagedPayload, AttributeError):

@@ -56,24 +56,31 @@ export const prunable = (database: Database, olderThan: number, keep: number | n
   return { runIds, before }
 }
 
-/** The runs that the tools of running runs go on with when they are begun again. */
-const insideOfOpenCalls = (database: Database): ReadonlySet<string> => {
-  const rows = database.read(
-    "SELECT CAST(call.payload AS BLOB) AS payload FROM runs JOIN journal AS call ON call.run_id = runs.run_id " +
-      "WHERE status = ? AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal AS result " +
-      "WHERE result.run_id = call.run_id AND result.seq = call.seq AND result.kind = 'tool_result')",
-    RUNNING
-  )
-  return new Set(
-    rows.flatMap((row) => {
-      try {
-        return [String((decode(row["payload"] as Uint8Array) as Payload)["idempotency_key"])]
-      } catch {
-        return [] // such a run cannot be driven
-      }
-    })
-  )
-}
+/**
+ * The runs that tools go on with when they are begun again: those of a run that goes on, and of one that has ended and
+ * stays, which may be opened again or forked.
+ */
+const insideOfOpenCalls = (database: Database): ReadonlySet<string> =>
+  database.snapshot(() => {
+    const calls = database.read(
+      "SELECT call.run_id AS run_id, status, CAST(call.payload AS BLOB) AS payload FROM runs " +
+        "JOIN journal AS call ON call.run_id = runs.run_id " +
+        "WHERE call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal AS result " +
+        "WHERE result.run_id = call.run_id AND result.seq = call.seq AND result.kind = 'tool_result')"
+    )
+    const ended = calls.filter((row) => row["status"] !== RUNNING).map((row) => row["run_id"] as string)
+    const left = Array.from(new Set(ended)).flatMap((runId) => openCalls(database, runId).map(({ row }) => row))
+    const running = calls.filter((row) => row["status"] === RUNNING)
+    return new Set(
+      [...running, ...left].flatMap((row) => {
+        try {
+          return [String((decode(row["payload"] as Uint8Array) as Payload)["idempotency_key"])]
+        } catch {
+          return [] // such a run cannot be driven
+        }
+      })
+    )
+  })
 
 /**
  * Removes some of these runs in one transaction, as many as there is time for, the first one in any case; by run,
