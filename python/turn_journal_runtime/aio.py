@@ -295,6 +295,7 @@ async def prune_turn_journals(
     older_than: float,
     keep: int | None = None,
     goal_id: str | None = None,
+    given_up: bool = False,
     dry_run: bool = False,
     run_journal: RunJournal | None = None,
     client: AsyncRuntimeClient | None = None,
@@ -311,6 +312,7 @@ async def prune_turn_journals(
         older_than=older_than,
         keep=keep,
         goal_id=goal_id,
+        given_up=given_up,
         dry_run=dry_run,
     )
     return await run_async(flow, client, timeout)

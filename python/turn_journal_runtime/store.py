@@ -200,6 +200,7 @@ def prune_turn_journals(
     older_than: float,
     keep: int | None = None,
     goal_id: str | None = None,
+    given_up: bool = False,
     dry_run: bool = False,
     run_journal: RunJournal | None = None,
     client: RuntimeClient | None = None,
@@ -207,13 +208,15 @@ def prune_turn_journals(
 ) -> list[PrunedTurn]:
     """Removes the history, the bulk and the runs of terminal turns; a tombstone stays that still inspects the same.
 
-    The run of a turn that may go on stays, and so does one that is driven, or has an effect whose outcome is not known.
+    A turn that failed stays as long as it may be retried, unless it was given up and that is asked for. The run of a
+    turn that may go on stays, and so does one that is driven, or has an effect whose outcome is not known.
 
     Args:
         runtime_root: The folder that holds all turns, or the database: `postgresql://…`.
         older_than: Seconds since a turn was written last.
         keep: How many turns of each goal stay as they are, the latest ones.
         goal_id: Only the turns of this goal.
+        given_up: Also failed turns that somebody gave up. `run_turn` can take those up no more: begin another one then.
         dry_run: Only say what would be pruned.
         run_journal: The journal that `run_turn` was given for these turns; the root's own by default.
         client: The runtime to ask; the default one when None.
@@ -238,6 +241,7 @@ def prune_turn_journals(
         older_than=older_than,
         keep=keep,
         goal_id=goal_id,
+        given_up=given_up,
         dry_run=dry_run,
     )
     return run(flow, client, timeout)

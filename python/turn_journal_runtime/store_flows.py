@@ -114,9 +114,11 @@ def prune(
     older_than: float,
     keep: int | None,
     goal_id: str | None,
+    given_up: bool,
     dry_run: bool,
 ) -> Flow[list[PrunedTurn]]:
-    params = {**_where(runtime_root, goal_id), "older_than": older_than, "keep": keep, "dry_run": dry_run}
+    terms = {"older_than": older_than, "keep": keep, "given_up": given_up, "dry_run": dry_run}
+    params = {**_where(runtime_root, goal_id), **terms}
     return (yield from each(Listing("turn_journal.prune", "turns", params)))
 
 

@@ -36,17 +36,23 @@ def prune(
     keep: Annotated[int, typer.Option("--keep", help="The latest turns of each goal stay whole.", min=0)] = 0,
     root: RootOption = None,
     goal: GoalOption = None,
+    given_up: Annotated[
+        bool, typer.Option("--given-up", help="Also turns that were given up: nobody can take them up again then.")
+    ] = False,
     yes: YesOption = False,
     format: FormatOption = Format.table,
 ) -> Report:
     """Remove the bulk and the runs of old turns that are over. Their tombstones stay, and inspect as before.
 
-    Runs of turns that were pruned before go as well. Those stay that are driven, or have an effect whose outcome is not
-    known: settle it, and prune again.
+    A turn that failed stays as long as it may be retried; once `turn-journal give-up` has ended it, --given-up prunes
+    it. Runs of turns that were pruned before go as well. Those stay that are driven, or have an effect whose outcome is
+    not known: settle it, and prune again.
     """
     age, runtime_root = _seconds(older_than), root_of(root)
     with err().status("Pruning …" if yes else "Looking …"):
-        turns = prune_turn_journals(runtime_root, older_than=age, keep=keep, goal_id=goal, dry_run=not yes)
+        turns = prune_turn_journals(
+            runtime_root, older_than=age, keep=keep, goal_id=goal, given_up=given_up, dry_run=not yes
+        )
     left = [turn for turn in turns if turn["damage"]]
     pruned = [turn for turn in turns if turn["operation_id"]]
     blocks: list[Block] = [_said(counted(len(pruned), "turn"), sum(len(turn["runs"]) for turn in turns), yes)]

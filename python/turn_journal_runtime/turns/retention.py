@@ -30,6 +30,7 @@ def prune_flow(
     older_than: float,
     keep: int | None,
     goal_id: str | None,
+    given_up: bool,
     dry_run: bool,
 ) -> Flow[list[PrunedTurn]]:
     """Prunes the turns of a root, then removes the runs of all that were pruned, now or before."""
@@ -39,7 +40,7 @@ def prune_flow(
         if journal is None:
             journal = yield Ask(lambda: opened.enter_context(root.runs_there()))
         turns = yield from store_flows.prune(
-            root.address, older_than=older_than, keep=keep, goal_id=goal_id, dry_run=dry_run
+            root.address, older_than=older_than, keep=keep, goal_id=goal_id, given_up=given_up, dry_run=dry_run
         )
         pruned: list[PrunedTurn] = [{**turn, "runs": [], "runs_left": []} for turn in turns]
         if journal is None:

@@ -170,7 +170,8 @@ def give_up_turn(
     """Ends a turn that shall not go on: it fails where it stands, its run is closed, and nothing tries it again.
 
     A turn that had failed is not tried again from now on; one that is over stays as it is. Again is harmless, and
-    finishes what a kill left half done. `run_turn` with `retry_failed=True` takes it up again where it stood.
+    finishes what a kill left half done. `run_turn` with `retry_failed=True` takes it up again where it stood,
+    unless it was pruned since.
 
     Args:
         runtime_root: The folder that holds all turns, or the database: `postgresql://…`.

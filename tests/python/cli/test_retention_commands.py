@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turn_journal_runtime import CallableHost, run_turn
+from turn_journal_runtime import CallableHost, give_up_turn, run_turn
 from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
 from turn_journal_runtime.turns.plan import plan_turn
 
@@ -90,6 +90,17 @@ def test_run_prune_and_vacuum_work_in_a_database(
 def _agent(turn: TurnContext) -> dict[str, Any]:
     turn.tool("look", {}, lambda: "seen")
     return {"result_kind": "validated_progress"}
+
+
+def test_prune_removes_a_turn_that_was_given_up_when_it_is_told_to(command: Command, tmp_path: Path) -> None:
+    names: dict[str, Any] = {"goal_id": "g", "agent_id": "a", "todo_id": "t"}
+    run_turn(tmp_path, **names, host=CallableHost(_agent), validate=lambda _: False)
+    prune = ("prune", "--older-than", "0s", "--given-up", "-r", str(tmp_path))
+    assert command(*prune, "--yes").out == "Pruned: 0 turns.\n"
+    give_up_turn(tmp_path, **names, reason="It is obsolete.", by="ann")
+    assert command(*(one for one in prune if one != "--given-up"), "--yes").out == "Pruned: 0 turns.\n"
+    assert command(*prune).out.startswith("To be pruned: 1 turn, 1 run.")
+    assert command(*prune, "--yes").out == "Pruned: 1 turn, 1 run.\n"
 
 
 def test_prune_removes_the_runs_of_turns_and_names_those_that_stay(command: Command, tmp_path: Path) -> None:

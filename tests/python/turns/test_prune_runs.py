@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from tests.python.turns.world import AGENT, GOAL, KilledError, ReadableLedger, Turn, rate_limited
 
-from turn_journal_runtime import aio, prune_turn_journals
+from turn_journal_runtime import (
+    aio,
+    give_up_turn,
+    inspect_turn_journal,
+    prune_turn_journals,
+    recoverable_turns,
+    verify_turn_journal,
+)
 from turn_journal_runtime.bridge import default_client
-from turn_journal_runtime.errors import UncertainEffectError
+from turn_journal_runtime.errors import JournalConflictError, UncertainEffectError
 from turn_journal_runtime.hosts import CallableHost
 from turn_journal_runtime.run_journal import DurableRun, RunJournal, TurnContext, current_idempotency_key
 from turn_journal_runtime.run_journal.schema import RUN_TABLES
@@ -109,6 +116,53 @@ def test_the_closed_run_of_a_turn_that_may_go_on_stays_and_is_replayed(
     assert (agent.booked, other.booked) == (["Lisbon"], ["Lisbon"])
     assert said(prune(root)) == [(cut_off, True, [cut_off], [])]
     assert runs.run_meta(key_of("failed")) is not None
+
+
+def test_a_failed_turn_goes_once_it_was_given_up_and_nobody_can_take_it_up_again(
+    root: Path | str, runs: RunJournal, prune: Prune
+) -> None:
+    turn, agent, key = Turn(root, is_async=False), Booking(), key_of("todo")
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "turn_key": key}
+    assert turn.run(CallableHost(agent), validate=lambda _: False).status == "failed"
+    assert prune(root, given_up=True) == [], "it may still be retried"
+    give_up_turn(root, **names, reason="It is obsolete.", by="ann")
+    assert prune(root) == [], "nor without being asked for"
+    asks = [inspect_turn_journal(root, **names, retry_failed=retry) for retry in (False, True)]
+    assert said(prune(root, given_up=True, dry_run=True)) == [(key, True, [key], [])]
+    assert turn.journal["host_result"]
+    assert said(prune(root, given_up=True)) == [(key, True, [key], [])]
+    assert runs.run_meta(key) is None
+    assert turn.journal["host_result"] == {}
+    assert [inspect_turn_journal(root, **names, retry_failed=retry) for retry in (False, True)] == asks
+    assert verify_turn_journal(root)["ok"]
+    left = turn.journal
+    assert (turn.run(CallableHost(agent)).status, agent.booked) == ("failed", ["Lisbon"])
+    assert recoverable_turns(root, retry_failed=True) == []
+    again = give_up_turn(root, **names, reason="Again.", by="bob")
+    assert (again.changed, again.by, again.reason) == (False, "ann", "It is obsolete.")
+    with pytest.raises(JournalConflictError, match="was pruned"):
+        turn.run(CallableHost(agent), retry_failed=True)
+    assert (turn.journal, agent.booked, turn.is_driven) == (left, ["Lisbon"], False)
+    assert prune(root, given_up=True) == []
+    assert turn.run(CallableHost(agent), turn_instance_id="another").status == "committed"
+
+
+@pytest.mark.parametrize("at", ["writeback", "spend"])
+def test_what_may_have_happened_in_a_turn_that_was_given_up_is_still_told_when_it_is_pruned(
+    root: Path | str, prune: Prune, at: str
+) -> None:
+    turn, ledger = Turn(root, is_async=False), ReadableLedger()
+    ledger.fails = KilledError()
+    with pytest.raises(KilledError):
+        turn.run(CallableHost(Booking()), **{at: ledger})
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "turn_key": key_of("todo")}
+    given = give_up_turn(root, **names, reason="It is obsolete.", by="ann")
+    assert given.in_doubt
+    before = inspect_turn_journal(root, **names)["recorded_effects"]
+    assert None in before.values()
+    assert len(prune(root, given_up=True)) == 1
+    assert inspect_turn_journal(root, **names)["recorded_effects"] == before
+    assert give_up_turn(root, **names, reason="Again.", by="bob").in_doubt == given.in_doubt
 
 
 def test_a_turn_that_stopped_in_the_middle_goes_on_after_a_prune(

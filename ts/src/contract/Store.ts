@@ -225,6 +225,10 @@ export const PruneParams = Schema.Struct({
     Schema.optionalKey(Schema.NullOr(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)))),
     "How many turns of each goal stay as they are, the latest ones; absent or null: none."
   ),
+  given_up: field(
+    Schema.optionalKey(Schema.Boolean),
+    "Whether also failed turns that somebody gave up are pruned; nobody can take those up again then."
+  ),
   dry_run: field(Schema.optionalKey(Schema.Boolean), "Whether it is only said what would be pruned."),
   ...Page
 }).annotate({ description: "Which turns are pruned." })

@@ -73,7 +73,13 @@ export const heads = make("turn_journal.heads", { params: HeadsParams, result: H
 
 export const prune = make("turn_journal.prune", { params: PruneParams, result: PruneResult }, (params) =>
   JournalStore.use((store) =>
-    store.prune({ ...rangeOf(params), olderThan: params.older_than, keep: params.keep, dryRun: params.dry_run })
+    store.prune({
+      ...rangeOf(params),
+      olderThan: params.older_than,
+      keep: params.keep,
+      givenUp: params.given_up,
+      dryRun: params.dry_run
+    })
   )
 )
 

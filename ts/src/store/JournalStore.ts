@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import { type CoreError, InvalidJournal } from "../contract/Errors.ts"
+import { type CoreError, InvalidJournal, JournalConflict } from "../contract/Errors.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "../contract/Fields.ts"
 import type { Inspection } from "../contract/Inspection.ts"
 import {
@@ -164,6 +164,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     const transition = decideTransition(admission, stored, expectedPrevious)
     if (Result.isFailure(transition)) return Result.fail(transition.failure)
     if (transition.success === "replay") return replayed(admission)
+    if (stored?.examination.status === "failed" && (position?.pruned ?? null) !== null) return Result.fail(wasPruned())
     const at = new Date(now()).toISOString()
     // A journal that another program wrote becomes the first line of its history.
     const adopted =
@@ -254,6 +255,15 @@ const answerOf = ({ effectId, operationId }: Admission, transition: "append" | "
 
 const replayed = (admission: Admission): Result.Result<Step<WriteResult>> =>
   Result.succeed({ answer: answerOf(admission, "replay"), commit: null })
+
+/** What a retry would go on with is gone: it would do again what was done. */
+const wasPruned = (): JournalConflict =>
+  new JournalConflict({
+    kind: "journal_transition_conflict",
+    message:
+      "The turn failed and was pruned: its result and its run are gone, and it does not go on. Begin another one, with a turn_instance_id of its own.",
+    details: {}
+  })
 
 /** What canonical JSON cannot carry is refused, also when it comes from TypeScript. */
 const unstorable = ({ reason, path, message }: JsonFault): InvalidJournal =>

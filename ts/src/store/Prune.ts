@@ -17,6 +17,8 @@ export interface PruneRequest extends Range {
   readonly olderThan: number
   /** How many turns of each goal stay as they are, the latest ones. */
   readonly keep?: number | null | undefined
+  /** Also failed turns that somebody gave up; nobody can take those up again then. */
+  readonly givenUp?: boolean | undefined
   readonly dryRun?: boolean | undefined
 }
 
@@ -45,7 +47,8 @@ export const make = (
   key: SigningKey | null,
   limits: JournalLimits
 ): Pruning => {
-  const prune: Pruning["prune"] = Effect.fnUntraced(function* ({ olderThan, keep, dryRun = false, ...range }) {
+  const prune: Pruning["prune"] = Effect.fnUntraced(function* (request) {
+    const { olderThan, keep, givenUp = false, dryRun = false, ...range } = request
     const clock = yield* Clock.Clock
     const before = clock.currentTimeMillisUnsafe() - olderThan * 1000
     let latest = { goalId: "", keys: new Set<string>() as ReadonlySet<string> }
@@ -60,7 +63,7 @@ export const make = (
 
     const pruneTurn = Effect.fnUntraced(function* (place: TurnPlace) {
       const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
-      const decide = (encoded: Encoded) => decidePruning(place, encoded, { before, at, key, read })
+      const decide = (encoded: Encoded) => decidePruning(place, encoded, { before, givenUp, at, key, read })
       if (!dryRun) return yield* driver.transact(place, decide, null)
       return (yield* Effect.fromResult(decide(yield* driver.load(place)))).answer
     })
@@ -68,7 +71,7 @@ export const make = (
     const look = (place: TurnPlace, near: Near): Effect.Effect<PrunedTurn | null> =>
       Effect.gen(function* () {
         const row = { goal_id: place.address.goalId, turn_key: place.address.turnKey, damage: null }
-        if (!(yield* mayBePruned(near, place, before)) || (yield* isKept(place))) return null
+        if (!(yield* mayBePruned(near, place, before, givenUp)) || (yield* isKept(place))) return null
         const operationId = yield* pruneTurn(place)
         return operationId === null ? null : { ...row, operation_id: operationId }
       }).pipe(Effect.catch((error) => Effect.succeed(leftAlone(place.address.goalId, place.address.turnKey, error))))
@@ -80,11 +83,16 @@ export const make = (
   })
 
   /** Without a lock: most turns are not over, and need not be held. */
-  const mayBePruned = (near: Near, place: TurnPlace, before: number): Effect.Effect<boolean, CoreError> =>
+  const mayBePruned = (
+    near: Near,
+    place: TurnPlace,
+    before: number,
+    givenUp: boolean
+  ): Effect.Effect<boolean, CoreError> =>
     Effect.flatMap(near.glance(place), (snapshot) => {
       if (snapshot === null || isYounger(snapshot, before)) return Effect.succeed(false)
       return Effect.fromResult(
-        Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address) !== null)
+        Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address, givenUp) !== null)
       )
     })
 
@@ -144,6 +152,7 @@ const latestKeys = Effect.fnUntraced(function* (
 
 interface Terms {
   readonly before: number
+  readonly givenUp: boolean
   readonly at: string
   readonly key: SigningKey | null
   readonly read: Reader
@@ -156,7 +165,7 @@ interface Terms {
 const decidePruning = (
   place: TurnPlace,
   encoded: Encoded,
-  { before, at, key, read }: Terms
+  { before, givenUp, at, key, read }: Terms
 ): Result.Result<Step<string | null>, Refusal | CoreError> =>
   Result.gen(function* () {
     const { document, position } = yield* standing(read, place, encoded)
@@ -165,7 +174,7 @@ const decidePruning = (
       // Pruned before, and cut off before its history was shortened.
       return position.line === 1 ? NOTHING : { answer: document.operationId, commit: null, forget: true }
     }
-    const tombstone = tombstoneOf(document.journal, place.address)
+    const tombstone = tombstoneOf(document.journal, place.address, givenUp)
     if (tombstone === null) return NOTHING
     const found = yield* document.admission
     const left = yield* admit(tombstone, place.address)

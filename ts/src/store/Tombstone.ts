@@ -67,15 +67,23 @@ const REQUESTS: ReadonlyArray<RecoveryRequest> = [
   { retryFailed: true, sessionCheck: { kind: "host_session_binding", outcome: "passed" } }
 ]
 
-/** The tombstone of a turn that is over for good; null for one that may still go on. */
-export const tombstoneOf = (journal: JsonObject, address: TurnAddress): JsonObject | null => {
+/** That somebody decided that a failed turn is not tried again, as `give_up_turn` notes it in the audit. */
+const isGivenUp = ({ status, recovery_audit: audit }: JsonObject): boolean =>
+  status === "failed" && isObject(audit) && isObject(audit["given_up"])
+
+/**
+ * The tombstone of a turn that is over for good; null for one that may still go on. `givenUp`: one that somebody gave up is
+ * over, too, though a retry that is asked for would still be allowed.
+ */
+export const tombstoneOf = (journal: JsonObject, address: TurnAddress, givenUp: boolean): JsonObject | null => {
   const agentId = examine(journal, null).identities.owner.find(isIdentity) ?? ""
   const inspections = (document: JsonObject) =>
     REQUESTS.map((request) => inspect(document, { ...address, agentId }, request))
   const before = inspections(journal)
+  const staysFailed = givenUp && isGivenUp(journal)
   const isOver = before.every(
     ({ journal_consistent, tombstone_retained, recovery_decision }) =>
-      journal_consistent && tombstone_retained && !recovery_decision.can_continue
+      journal_consistent && tombstone_retained && (staysFailed || !recovery_decision.can_continue)
   )
   const tombstone = keep(journal, KEPT)
   return isOver && isDeepStrictEqual(before, inspections(tombstone)) ? tombstone : null

@@ -4,6 +4,7 @@ import { dirname } from "node:path"
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import type { JsonObject } from "../../src/contract/Json.ts"
 import type { TurnHead } from "../../src/contract/Store.ts"
 import { nodeDisk } from "../../src/store/Disk.ts"
 import { Driver, type Near } from "../../src/store/Driver.ts"
@@ -11,7 +12,7 @@ import { faultyDisk } from "../../src/store/Fault.ts"
 import * as FileDriver from "../../src/store/FileDriver.ts"
 import { JournalStore } from "../../src/store/JournalStore.ts"
 import * as MemoryDriver from "../../src/store/MemoryDriver.ts"
-import { pathOf, quickFolder, wholeTurn } from "./Turns.ts"
+import { AGENT, GOAL, pathOf, plainTurn, quickFolder, wholeTurn } from "./Turns.ts"
 
 const JOURNALS = wholeTurn({ turnKey: "turn-1", todoId: "todo-1", instanceId: "i-1" })
 
@@ -110,6 +111,68 @@ it.live(
       mkdirSync(paths[0] ?? "")
       assert.deepStrictEqual(yield* pruned(1), ["turn-2", "turn-3"])
     }).pipe(Effect.provide(over(FileDriver.layer())))
+)
+
+/** A turn that failed, with what its audit says beside the recovery that was planned. */
+const failedTurn = (given: JsonObject): JsonObject =>
+  plainTurn("turn-1", "failed", [], {
+    receipt: { failed_phase: "a" },
+    recovery_audit: {
+      schema_version: "loopx_turn_recovery_audit_v0",
+      planned: {
+        schema_version: "loopx_turn_recovery_decision_v0",
+        action: "continue",
+        can_continue: true,
+        resume_from: "a",
+        reinvoke_host: true,
+        reason: "resume_in_progress",
+        retry_failed: false,
+        checks: []
+      },
+      actual: { status: "finished", journal_status: "failed", completed_phases: [], host_invoked: false },
+      ...given
+    }
+  })
+
+it.live("prunes a failed turn that was given up when that is asked for, and it goes on no more", () =>
+  Effect.gen(function* () {
+    const store = yield* JournalStore
+    const root = yield* quickFolder
+    const path = pathOf(root, "turn-1")
+    const pruned = (givenUp: boolean) =>
+      Effect.map(store.prune({ runtimeRoot: root, olderThan: 0, givenUp }), ({ turns }) => turns.length)
+    const inspections = Effect.forEach([false, true], (retryFailed) =>
+      store.inspectStored({ runtimeRoot: root, goalId: GOAL, agentId: AGENT, turnKey: "turn-1", retryFailed })
+    )
+    const open = plainTurn("turn-1", "in_progress", [])
+    for (const journal of [open, failedTurn({}), failedTurn({ given_up: true })]) {
+      yield* store.write({ path, journal })
+      assert.strictEqual(yield* pruned(true), 0)
+    }
+    const given = failedTurn({ given_up: { by: "ann" } })
+    yield* store.write({ path, journal: given })
+    assert.strictEqual(yield* pruned(false), 0)
+    const before = yield* inspections
+    assert.isTrue(before[1]?.recovery_decision.can_continue)
+    assert.strictEqual(yield* pruned(true), 1)
+    assert.deepStrictEqual(yield* inspections, before)
+    assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
+
+    const { journal: left } = yield* store.read({ path })
+    const { receipt: _, ...rest } = left
+    // Its last write arrives again; what stands is written again; it is to go on, or to be given up otherwise.
+    for (const journal of [given, left]) assert.isTrue((yield* store.write({ path, journal })).replayed)
+    for (const journal of [
+      { ...rest, status: "in_progress" },
+      { ...left, recovery_audit: failedTurn({})["recovery_audit"] }
+    ]) {
+      const error = yield* Effect.flip(store.write({ path, journal: journal as JsonObject }))
+      assert.strictEqual(error.kind, "journal_transition_conflict")
+      assert.include(error.message, "was pruned")
+    }
+    assert.deepStrictEqual((yield* store.read({ path })).journal, left)
+    assert.strictEqual(yield* pruned(true), 0)
+  }).pipe(Effect.provide(over(FileDriver.layer())))
 )
 
 /** A driver at whose glance every journal is old: what is read under the lock was written since. */
