@@ -71,7 +71,7 @@ export const make = (
     const look = (place: TurnPlace, near: Near): Effect.Effect<PrunedTurn | null> =>
       Effect.gen(function* () {
         const row = { goal_id: place.address.goalId, turn_key: place.address.turnKey, damage: null }
-        if (!(yield* mayBePruned(near, place, before, givenUp)) || (yield* isKept(place))) return null
+        if (!(yield* mayBePruned(near, place, before)) || (yield* isKept(place))) return null
         const operationId = yield* pruneTurn(place)
         return operationId === null ? null : { ...row, operation_id: operationId }
       }).pipe(Effect.catch((error) => Effect.succeed(leftAlone(place.address.goalId, place.address.turnKey, error))))
@@ -83,16 +83,12 @@ export const make = (
   })
 
   /** Without a lock: most turns are not over, and need not be held. */
-  const mayBePruned = (
-    near: Near,
-    place: TurnPlace,
-    before: number,
-    givenUp: boolean
-  ): Effect.Effect<boolean, CoreError> =>
+  const mayBePruned = (near: Near, place: TurnPlace, before: number): Effect.Effect<boolean, CoreError> =>
     Effect.flatMap(near.glance(place), (snapshot) => {
       if (snapshot === null || isYounger(snapshot, before)) return Effect.succeed(false)
       return Effect.fromResult(
-        Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address, givenUp) !== null)
+        // Also a turn that was given up, which may be one whose pruning was cut off.
+        Result.map(decode(snapshot.bytes, limits), (journal) => tombstoneOf(journal, place.address, true) !== null)
       )
     })
 

@@ -175,6 +175,27 @@ it.live("prunes a failed turn that was given up when that is asked for, and it g
   }).pipe(Effect.provide(over(FileDriver.layer())))
 )
 
+it.live("the pruning of a turn that was given up is made whole by any other one", () =>
+  Effect.gen(function* () {
+    const root = yield* quickFolder
+    const path = pathOf(root, "turn-1")
+    const journals = [plainTurn("turn-1", "in_progress", []), failedTurn({}), failedTurn({ given_up: { by: "ann" } })]
+    const failing = faultyDisk(nodeDisk, { step: "compaction.create", when: "before", fault: "ENOSPC" })
+    yield* Effect.gen(function* () {
+      const store = yield* JournalStore
+      for (const journal of journals) yield* store.write({ path, journal })
+      const { turns } = yield* store.prune({ runtimeRoot: root, olderThan: 0, givenUp: true })
+      assert.strictEqual(turns[0]?.damage?.kind, "store_full")
+    }).pipe(Effect.provide(over(FileDriver.layer({ disk: failing }))))
+    yield* Effect.gen(function* () {
+      const store = yield* JournalStore
+      assert.lengthOf((yield* store.history({ path })).transitions, journals.length + 1)
+      assert.lengthOf((yield* prune(root)).turns, 1)
+      assert.lengthOf((yield* store.history({ path })).transitions, 1)
+    }).pipe(Effect.provide(over(FileDriver.layer())))
+  })
+)
+
 /** A driver at whose glance every journal is old: what is read under the lock was written since. */
 const seenLate = Layer.effect(
   Driver,
