@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptError, JournalNotFoundError
 from ..run_journal import RunJournal
-from ..run_journal.copying import import_into
+from ..run_journal.copying import arrived, put_arrived
 from ..run_journal.filesystem import new_file
 from ..run_journal.listing import summary
 from .invocation import FormatOption, RootOption, answering
@@ -72,19 +71,15 @@ def import_run(
 
     A run that somebody drives is not replaced.
     """
-    where = place_of(db, root)
-    try:
-        run_id, is_replaced = import_into(partial(RunJournal, where), _lines(file), overwrite=overwrite)
-    except InvalidJournalError as error:
-        named = "Standard input" if file == _STANDARD_INPUT else file
-        raise JournalCorruptError(f"{named}: {error.message}", details=error.details) from error
-    except JournalConflictError as error:
-        raise JournalConflictError(
-            f"Run {error.details['run_id']!r} is here already; nothing was imported. --overwrite replaces it.",
-            details=error.details,
-        ) from None
-    with RunJournal(where) as journal:
-        found = summary(journal, run_id)
+    with ExitStack() as stack:
+        with _said_of(file):
+            run = stack.enter_context(arrived(_lines(file)))
+        # What is wrong with the journal is not said of the file.
+        journal = stack.enter_context(RunJournal(place_of(db, root)))
+        with _said_of(file):
+            is_replaced = put_arrived(journal, run, overwrite=overwrite)
+        found = summary(journal, run.run_id)
+    run_id = found.run_id
     answer: ImportedRun = {
         "ok": True,
         "run_id": run_id,
@@ -99,6 +94,21 @@ def import_run(
         look = f"turn-journal run show {short_run(run_id)}{said_place(db, root)}"
         lines.append(Line(f"It has not ended. `{look}` says how it stands; drive it in one journal only."))
     return Report(answer, lines)
+
+
+@contextmanager
+def _said_of(file: str) -> Iterator[None]:
+    """What is wrong with a run that a file brings, as the file's fault."""
+    try:
+        yield
+    except InvalidJournalError as error:
+        named = "Standard input" if file == _STANDARD_INPUT else file
+        raise JournalCorruptError(f"{named}: {error.message}", details=error.details) from error
+    except JournalConflictError as error:
+        raise JournalConflictError(
+            f"Run {error.details['run_id']!r} is here already; nothing was imported. --overwrite replaces it.",
+            details=error.details,
+        ) from None
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -11,11 +11,13 @@ from .payload import decode, encode
 from .transfer import LEVELS, received, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from .journal import RunJournal
+    from .transfer import Received
 
-__all__ = ["RunDocument", "import_into", "put_run", "read_run", "run_ids"]
+__all__ = ["RunDocument", "arrived", "put_arrived", "put_run", "read_run", "run_ids"]
 
 #: `{format, version, run, fence, resumes, parent, events, attempts}`: the same for one run in a file and in a database.
 RunDocument: TypeAlias = dict[str, Any]
@@ -65,12 +67,17 @@ def put_run(journal: RunJournal, document: RunDocument, *, overwrite: bool = Fal
     return journal.import_run(sealed(encode(line, LEVELS) for line in (head, *rows)), overwrite=overwrite)
 
 
-def import_into(opening: Callable[[], RunJournal], lines: Iterable[str], *, overwrite: bool) -> tuple[str, bool]:
-    """As `RunJournal.import_run`, but the journal is opened, and so perhaps made, when the lines are known to be whole.
+def arrived(lines: Iterable[str]) -> AbstractContextManager[Received]:
+    """A run whose lines are known to be whole before any journal is opened, and so perhaps made, for it.
 
-    Returns the run's id, and whether it replaced one.
+    Raises:
+        InvalidJournalError: They are no whole export.
     """
-    with received(lines, lambda payload: payload) as run, opening() as journal:
-        is_there = journal.run_meta(run.run_id) is not None
-        journal._put(run, overwrite)
-    return run.run_id, is_there
+    return received(lines, lambda payload: payload)
+
+
+def put_arrived(journal: RunJournal, run: Received, *, overwrite: bool) -> bool:
+    """Stores a run that has arrived, as `RunJournal.import_run` does; whether it replaced one, be it a damaged one."""
+    is_there = bool(journal._database.read("SELECT 1 FROM runs WHERE run_id = ?", (run.run_id,)))
+    journal._put(run, overwrite)
+    return is_there

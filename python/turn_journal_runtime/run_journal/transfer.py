@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalStoreError
-from .events import RUNNING, TERMINAL_STATUSES
+from .batch import MAX_SEQ
+from .events import KINDS, RUNNING, TERMINAL_STATUSES
 from .faults import check_run_id, decode_row, unknown_run
 from .payload import MAX_DEPTH, DamagedPayload, decode, encode
 from .record import rows_in_parts
@@ -72,6 +73,8 @@ _HEAD: Final = {
     "parent": (dict, type(None)),
 }
 _PARENT: Final = {"run_id": _TEXT, "upto": _NUMBER}
+#: What may have become of an attempt.
+_STATES: Final = frozenset(("failed", "absent", "again"))
 
 
 class _Waiting(tempfile.SpooledTemporaryFile[bytes]):
@@ -233,11 +236,15 @@ def _checked(
     shown = redacted({"agent": agent, "task": task, "metadata": metadata})
     for row in whole:
         try:
-            if "event" in row:
+            if row.keys() == {"event"}:
                 seq, kind, payload, at = _taken(row["event"], _EVENT)
+                if kind not in KINDS:
+                    raise _refused(f"the event kind {kind!r:.80} at step {seq} is unknown")
                 events.add((run_id, seq, kind, encode(redacted(payload)).decode(), at))
-            elif "attempt" in row:
+            elif row.keys() == {"attempt"}:
                 attempts.add((run_id, *_attempt(_taken(row["attempt"], _ATTEMPT), redacted)))
+            else:
+                raise _refused("a line is neither an event nor an attempt")
         except OSError as error:
             raise _no_room(run_id, error) from error
     return Received(
@@ -253,6 +260,9 @@ def _checked(
 def _attempt(row: list[Any], redacted: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> list[Any]:
     """An attempt; what its failure says is what a payload may say."""
     *before, error_type, message, next_seq, at = row
+    seq, _, kind, state = before
+    if kind not in KINDS or state not in _STATES:
+        raise _refused(f"the attempt {state!r:.80} at {kind!r:.80} at step {seq} is unknown")
     if error_type is not None:
         shown = redacted({"error_type": error_type, "message": message})
         error_type, message = str(shown["error_type"]), str(shown["message"])
@@ -308,6 +318,10 @@ def _taken(document: Any, types: Mapping[str, tuple[type, ...]]) -> list[Any]:
     for name, allowed in types.items():
         if name not in document or type(document[name]) not in allowed:
             raise _refused(f"the field {name} is missing or of another type")
+        value = document[name]
+        # What counts, counts from 0; a time may lie before its epoch.
+        if type(value) is int and not (-MAX_SEQ if allowed is _TIME else 0) <= value <= MAX_SEQ:
+            raise _refused(f"the field {name} is {value!r:.80}, and no such number")
     return [document[name] for name in types]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,7 @@ from tests.python.cli.answer_schemas import fits
 from tests.python.cli.filled_journal import contents, filled
 from typer.testing import CliRunner
 
-from turn_journal_runtime.run_journal import JournalEvent, RunJournal
+from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +115,76 @@ def test_a_damaged_export_is_refused_and_makes_no_journal(
         assert (refused.code, json.loads(refused.err)["error"]["kind"]) == (4, "journal_corrupt")
         assert "Nothing was imported; export the run again" in refused.err
     assert (contents(db), elsewhere.exists()) == (before, False)
+
+
+def _sealed(lines: list[bytes]) -> bytes:
+    """An export of those lines, with a last one that vouches for them."""
+    text = b"".join(line + b"\n" for line in lines)
+    return text + json.dumps({"lines": len(lines), "sha256": hashlib.sha256(text).hexdigest()}).encode() + b"\n"
+
+
+_CALL = b'"kind":"tool_call"'
+NO_RUNS: list[tuple[bytes, bytes, str]] = [
+    (b'"seq":1,', b'"seq":-1,', "the field seq is -1"),
+    (b'"seq":1,', b'"seq":9223372036854775808,', "the field seq is 9223372036854775808"),
+    (_CALL, b'"kind":"dance"', "the event kind 'dance' at step 1 is unknown"),
+    (b'{"event":{"seq":1,' + _CALL, b'{"novel":{"seq":1,' + _CALL, "neither an event nor an attempt"),
+    (b'{"event":{"seq":1,' + _CALL, b'{"attempt":null,"event":{"seq":1,' + _CALL, "neither an event nor an attempt"),
+    (b'"attempt":1,', b'"attempt":-7,', "the field attempt is -7"),
+    (b'"state":"failed"', b'"state":"flying"', "'flying'"),
+    (b'"kind":"model_decision","state"', b'"kind":"dance","state"', "'dance'"),
+    (b'"next_seq":5', b'"next_seq":-5', "the field next_seq is -5"),
+    (b'"upto":3', b'"upto":-3', "the field upto is -3"),
+    (b'"fence":1', b'"fence":-1', "the field fence is -1"),
+    (b'"resumes":1', b'"resumes":-1', "the field resumes is -1"),
+    (b'"created_at":', b'"created_at":1' + b"0" * 40 + b',"was":', "the field created_at is 1000"),
+]
+
+
+@pytest.mark.parametrize(("was", "made", "said"), NO_RUNS)
+def test_an_export_that_says_what_no_journal_takes_is_refused_whole(
+    command: Command, tmp_path: Path, was: bytes, made: bytes, said: str
+) -> None:
+    db, elsewhere = tmp_path / "runs.db", tmp_path / "elsewhere.db"
+
+    def drive(run_id: str, *, fails: bool) -> None:
+        with DurableRun(journal, run_id) as run:
+            for index in range(2):
+                run.iteration(index)
+                run.tool("look", {}, lambda: 1)
+            run.model(lambda: 1 // (not fails))
+
+    with RunJournal(db) as journal:
+        drive("origin", fails=False)
+        journal.fork("origin", "r", upto=3)
+        with pytest.raises(ZeroDivisionError):
+            drive("r", fails=True)
+        lines = [line.encode() for line in journal.export("r")][:-1]
+    text = b"\n".join(lines)
+    assert was in text
+    file = tmp_path / "r.jsonl"
+    file.write_bytes(_sealed(lines))
+    assert command("run", "import", file, "--db", tmp_path / "whole.db").code == 0
+    file.write_bytes(_sealed(text.replace(was, made, 1).split(b"\n")))
+    refused = command("run", "import", file, "--db", elsewhere)
+    assert (refused.code, said in refused.err, elsewhere.exists()) == (4, True, False)
+
+
+def test_what_is_wrong_with_the_journal_is_not_said_of_the_file(command: Command, db: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    command("run", "export", "one", "--to", file, "--db", db)
+    refused = command("run", "import", file, "--db", "mysql://user:secret@host/x")
+    assert (refused.code, str(file) in refused.err, "secret" in refused.err) == (2, False, False)
+
+
+def test_a_damaged_run_is_replaced_by_what_was_exported(command: Command, db: Path, tmp_path: Path) -> None:
+    before, file = contents(db), tmp_path / "one.jsonl"
+    command("run", "export", "one", "--to", file, "--db", db)
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE runs SET metadata = '{' WHERE run_id = 'one'")
+        connection.execute("UPDATE journal SET payload = '{' WHERE run_id = 'one'")
+    assert command("run", "import", file, "--overwrite", "--db", db, "-f", "json").json["replaced"] is True
+    assert contents(db) == before
 
 
 def test_standard_input_is_told_by_that_name(db: Path) -> None:
