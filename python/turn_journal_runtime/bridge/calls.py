@@ -93,6 +93,9 @@ class Mailbox:
                 self.loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
                 self._outcomes.clear()  # the loop is closed: nobody waits there any more
+            except BaseException:
+                self._is_rung = False  # interrupted: whoever does it again rings
+                raise
 
     def _empty(self) -> None:
         # First, so that whoever leaves something from here on rings again.

@@ -28,12 +28,14 @@ KEPT_VARIABLES: Final = frozenset(
 )
 OWN_PREFIX: Final = "TURN_JOURNAL_"
 
+_PIPES: Final = ("stdin", "stdout", "stderr")
 _TAIL_BYTES: Final = 8 * 1024
 _TAIL_LINES: Final = 20
 
 #: Held while pipes exist that the table of open children does not know yet: a fork in that moment would copy them
-#: unseen, and the copy would keep the child alive after its parent.
-_spawning = threading.Lock()
+#: unseen, and the copy would keep the child alive after its parent. And while one is closed: its number may be another
+#: file's by the time the fork lets go of it. May be taken again by a signal handler that forks.
+_pipes_lock = threading.RLock()
 _children: set[Child] = set()
 
 
@@ -70,7 +72,7 @@ class Child:
         self._noise = bytearray()
         self.stdin = self.stdout = self.stderr = -1
         theirs: list[int] = []
-        with _spawning:
+        with _pipes_lock:
             try:
                 theirs_in, self.stdin = os.pipe()
                 theirs.append(theirs_in)
@@ -120,7 +122,7 @@ class Child:
 
     def close_stdin(self) -> None:
         """Says that nothing more will come; the core then finishes what is in flight and ends."""
-        self.stdin = _closed(self.stdin)
+        self._close("stdin")
 
     def terminate(self) -> None:
         """Asks the process to end."""
@@ -143,32 +145,37 @@ class Child:
             code = self._process.wait()
         self._drain.join(patience)
         self.close_stdin()
-        self.stdout = _closed(self.stdout)
+        self._close("stdout")
         _children.discard(self)
         return Exit(code, None) if code >= 0 else Exit(None, _signal_name(-code))
 
     def forget(self) -> None:
         """After a fork, in the new process: lets go of what belongs to the old one."""
         self._process.returncode = 0  # or subprocess would try to wait for a process that is not ours
-        self._close_pipes()
+        # One that the program has closed behind our back is gone already.
+        for name in _PIPES:
+            with contextlib.suppress(OSError):
+                self._close(name)
 
     def _close_pipes(self) -> None:
-        self.stdin, self.stdout, self.stderr = map(_closed, (self.stdin, self.stdout, self.stderr))
+        for name in _PIPES:
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        with _pipes_lock:
+            descriptor = getattr(self, name)
+            setattr(self, name, -1)
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _keep_tail(self) -> None:
         while chunk := os.read(self.stderr, 65536):
             self._remember(chunk)
-        self.stderr = _closed(self.stderr)
+        self._close("stderr")
 
     def _remember(self, chunk: bytes) -> None:
         self._noise += chunk
         del self._noise[:-_TAIL_BYTES]
-
-
-def _closed(descriptor: int) -> int:
-    if descriptor >= 0:
-        os.close(descriptor)
-    return -1
 
 
 def _own_group() -> dict[str, Any]:
@@ -188,11 +195,20 @@ def _signal_name(number: int) -> str:
 
 
 def _forget_all() -> None:
+    global _pipes_lock
+    _pipes_lock = threading.RLock()
     for child in _children:
         child.forget()
     _children.clear()
-    _spawning.release()
+
+
+def _hold_pipes() -> None:
+    _pipes_lock.acquire()
+
+
+def _let_pipes_go() -> None:
+    _pipes_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_spawning.acquire, after_in_parent=_spawning.release, after_in_child=_forget_all)
+    os.register_at_fork(before=_hold_pipes, after_in_parent=_let_pipes_go, after_in_child=_forget_all)

@@ -16,7 +16,7 @@ import itertools
 import os
 import sys
 import time
-from collections import deque
+from collections import OrderedDict
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,13 +80,16 @@ class Connection:
         self.deaf: bool = False
         #: Set by a pump beside which callers may read: waits for something to read.
         self.readable: poll | None = None
+        #: The threads that move bytes where no caller does.
+        self.threads: set[int] = set()
         self.child: Child
         self._stdout: tuple[int]
         self._hanging_up = False
         #: When a reader got its own answer, and quickly.
         self._answered_quickly = 0.0
         self._max_queued = max_queued
-        self._queue: deque[Call] = deque()
+        #: Who waits for room, in the order of their coming.
+        self._queue: OrderedDict[Call, None] = OrderedDict()
         self._ids = itertools.count(1)
         self._lines = LineBuffer()
         self._outbox: list[bytes] = []
@@ -102,8 +105,10 @@ class Connection:
         return bool(self.pending) or self.closing or self.deaf
 
     def is_held_here(self) -> bool:
-        """Whether this thread is in a signal handler or a finalizer that interrupted a call of its own: what that call
-        reads or writes goes on only when the handler has returned."""
+        """Whether this thread is in a signal handler or a finalizer that interrupted a call of its own, or the pump:
+        what those read or write goes on only when the handler has returned."""
+        if get_ident() in self.threads:
+            return True
         for role in (self.reading, self.writing):
             holder = role.get(0)
             if type(holder) is BlockingCall and holder.thread == get_ident():
@@ -116,12 +121,12 @@ class Connection:
         """Sends one request and waits in the calling thread; None when the deadline passes first."""
         while len(self.pending) >= self._max_queued and self.lost is None:
             turn = BlockingCall()
-            self._enqueue(turn)
             try:
+                self._enqueue(turn)
                 if turn.outcome(deadline) is None:
                     return None
             finally:
-                self._leave(turn)
+                self._stop_waiting(turn)
         call = BlockingCall()
         call.id = next(self._ids)
         call.thread = get_ident()
@@ -155,12 +160,12 @@ class Connection:
         mailbox = self._mailboxes.get(loop) or self._mailbox_of(loop)
         while len(self.pending) >= self._max_queued and self.lost is None:
             turn = AsyncCall(mailbox)
-            self._enqueue(turn)
             try:
+                self._enqueue(turn)
                 if await turn.outcome(deadline) is None:
                     return None
             finally:
-                self._leave(turn)
+                self._stop_waiting(turn)
         call = AsyncCall(mailbox)
         call.id = next(self._ids)
         try:
@@ -203,7 +208,9 @@ class Connection:
         asked = now = time.monotonic()
         is_soon = asked - self._answered_quickly < _SOON_SECONDS
         looks = _LOOKS if is_soon and len(self.pending) == 1 and _has_cores() else 0
-        # Another reader may have left the answer before this one took over.
+        # Another reader may have left the answer before this one took over, and one that was interrupted its lines.
+        if chunks and not self._hand_out():
+            return None
         while call.empty():
             remaining = deadline - now
             if remaining <= 0 or readable is None:
@@ -242,14 +249,26 @@ class Connection:
             self._admit()
 
     def _enqueue(self, turn: Call) -> None:
-        turn.id = 0
-        self._queue.append(turn)
+        self._queue[turn] = None
+        self._admit()
+
+    def _stop_waiting(self, turn: Call) -> None:
+        """Room that comes later is for those who still wait."""
+        self._queue.pop(turn, None)
         self._admit()
 
     def _admit(self) -> None:
         """Tells as many of those who wait for room as there is room for."""
-        for _ in range(min(len(self._queue), self._max_queued - len(self.pending))):
-            self._queue.popleft().put(_ROOM)
+        room = self._max_queued - len(self.pending)
+        while room > 0 and self._queue:
+            try:
+                turn = next(iter(self._queue))
+            except (StopIteration, RuntimeError):
+                continue  # another thread does the same
+            # Told first: whoever is told twice passes on what room there is.
+            turn.put(_ROOM)
+            self._queue.pop(turn, None)
+            room -= 1
 
     # -- bytes
 
@@ -260,8 +279,14 @@ class Connection:
 
     def receive(self) -> bool:
         """Reads once and hands out the answers; False at the end. For the reader alone."""
+        if not self.catch_up():
+            return False
         self._read()
         return self._hand_out()
+
+    def catch_up(self) -> bool:
+        """Hands out what a reader that was interrupted has left; False at the end. For the reader alone."""
+        return not self._lines.chunks or self._hand_out()
 
     def _read(self) -> None:
         self._lines.chunks.extend(map(os.read, self._stdout, _READ_BYTES))

@@ -55,6 +55,8 @@ class PollPump:
         connection.reading.give_back(self)
         while True:
             reads = connection.is_owed and connection.reading.take(self)
+            if reads and not connection.catch_up():
+                return
             writes = not connection.flush(self)
             events = self._wait(reads, writes)
             if connection.child.stdin in events and not writes:
@@ -110,6 +112,7 @@ class ThreadPump:
         writer.join(LOOK_SECONDS)
 
     def _write(self) -> None:
+        self._connection.threads.add(threading.get_ident())
         while not self._ended:
             self._work.get()
             self._connection.write()

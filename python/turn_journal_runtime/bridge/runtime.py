@@ -50,7 +50,7 @@ class Launcher(Protocol):
 
 
 class Runtime:
-    """Starts at once, in a thread of its own; what is asked meanwhile waits.
+    """Starts in a thread of its own; what is asked meanwhile waits.
 
     Args:
         launcher: Starts the process.
@@ -76,6 +76,9 @@ class Runtime:
         self._child: Child | None = None
         self._stopping = threading.Event()
         self._over = threading.Event()
+
+    def start(self) -> None:
+        """Starts the thread, and with it the process."""
         threading.Thread(target=self._run, name="turn-journal-pump", daemon=True).start()
 
     def stop(self, patience: Patience) -> None:
@@ -113,6 +116,7 @@ class Runtime:
         self.connection.hang_up()
 
     def _run(self) -> None:
+        self.connection.threads.add(threading.get_ident())
         lost = failures.closed()
         try:
             lost = self._live()
@@ -122,6 +126,8 @@ class Runtime:
             lost = Lost.of(failures.exhausted(error))
         finally:
             self.connection.end(lost)
+            # Another thread may get the number.
+            self.connection.threads.clear()
             self._over.set()
 
     def _live(self) -> Lost:

@@ -213,6 +213,7 @@ class Supervisor:
             self.settings = settings if self._node is None else settings._replace(node=self._node)
             self._launcher = CoreLauncher(self.settings, self._core)
             self._starter = threading.get_ident()
+            runtime: Runtime | None = None
             try:
                 runtime = Runtime(
                     self._launcher,
@@ -221,15 +222,20 @@ class Supervisor:
                     max_queued=settings.max_queued,
                     make_pump=make_pump,
                 )
+                runtime.start()
+                self._runtimes[:] = [runtime]
+                if self._closed:  # by a signal handler, just now
+                    raise failures.closed().exception()
+                self._connection = runtime.connection
             except (OSError, RuntimeError) as error:
                 raise failures.exhausted(error) from error
+            except BaseException:
+                # Interrupted: whoever asks next starts another one.
+                if runtime is not None:
+                    _let_go([runtime])
+                raise
             finally:
                 self._starter = None
-            self._runtimes[:] = [runtime]
-            if self._closed:  # by a signal handler, just now
-                _let_go(self._runtimes)
-                raise failures.closed().exception()
-            self._connection = runtime.connection
             return runtime.connection
 
     def _count_death(self, connection: Connection) -> None:
