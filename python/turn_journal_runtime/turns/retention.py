@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .root import TurnRoot
 
 #: Keys that one call of the core looks for.
-_KEYS_A_CALL: Final = 1000
+_KEYS_A_CALL: Final = 10_000
 
 
 def prune_flow(

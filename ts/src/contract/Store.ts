@@ -247,11 +247,14 @@ export const PruneResult = Schema.Struct({
 }).annotate({ identifier: "PruneResult", description: "A page of what was pruned." })
 export type PruneResult = typeof PruneResult.Type
 
+/** So many keys at once, because every call lists the turns of all goals. */
+const MAX_KEYS = 10_000
+
 export const FindPrunedParams = Schema.Struct({
   runtime_root: ROOT,
   goal_id: ONE_GOAL,
   turn_keys: field(
-    Schema.Array(Schema.String).check(Schema.isMaxLength(MAX_PAGE)),
+    Schema.Array(Schema.String).check(Schema.isMaxLength(MAX_KEYS)),
     "The turns that are asked about, of whatever goal."
   )
 }).annotate({ description: "Which turns may have been pruned." })

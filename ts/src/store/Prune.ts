@@ -9,8 +9,8 @@ import type { Driver, Encoded, Near, Snapshot, Step } from "./Driver.ts"
 import { type SigningKey, writeLine } from "./History.ts"
 import * as Place from "./Place.ts"
 import { decode, type JournalLimits, type Reader, snapshotText, standing } from "./Stored.ts"
-import { tombstoneOf } from "./Tombstone.ts"
-import type { Range, TurnPlace, Walks } from "./Walk.ts"
+import { isBare, tombstoneOf } from "./Tombstone.ts"
+import { AT_A_TIME, placesOf, type Range, type TurnPlace, type Walks } from "./Walk.ts"
 
 export interface PruneRequest extends Range {
   /** Seconds since a turn was written last. */
@@ -92,11 +92,14 @@ export const make = (
       )
     })
 
-  const isPruned = (place: Place.Place): Effect.Effect<boolean> =>
-    driver.load(place).pipe(
-      Effect.flatMap((encoded) => Effect.fromResult(standing(read, place, encoded))),
-      Effect.match({ onFailure: () => false, onSuccess: ({ position }) => (position?.pruned ?? null) !== null })
-    )
+  /** Most turns are not, and their histories are not read. */
+  const isPruned = (near: Near, place: Place.Place): Effect.Effect<boolean> =>
+    Effect.gen(function* () {
+      const snapshot = yield* near.glance(place)
+      if (snapshot === null || !isBare(yield* Effect.fromResult(decode(snapshot.bytes, limits)))) return false
+      const { position } = yield* Effect.fromResult(standing(read, place, yield* driver.load(place)))
+      return (position?.pruned ?? null) !== null
+    }).pipe(Effect.orElseSucceed(() => false))
 
   const findPruned: Pruning["findPruned"] = Effect.fnUntraced(function* ({ runtimeRoot, goalId, turnKeys }) {
     // Checks the root and the goal, also where no turn is.
@@ -104,12 +107,16 @@ export const make = (
     const asked = new Set(turnKeys)
     const turns: Array<FindPrunedResult["turns"][number]> = []
     for (const goal of goalId == null ? yield* driver.goals(runtimeRoot) : [goalId]) {
-      const keys = yield* Effect.orElseSucceed(driver.turns(runtimeRoot, goal), (): ReadonlyArray<string> => [])
-      for (const turnKey of keys.filter((key) => asked.has(key))) {
-        const place = yield* Effect.fromResult(Place.ofTurn(runtimeRoot, { goalId: goal, turnKey }))
-        if (yield* isPruned(place)) turns.push({ goal_id: goal, turn_key: turnKey })
+      const found = yield* Effect.orElseSucceed(driver.turns(runtimeRoot, goal), (): ReadonlyArray<string> => [])
+      const keys = found.filter((key) => asked.has(key))
+      for (let from = 0; from < keys.length; from += AT_A_TIME) {
+        const places = yield* placesOf(runtimeRoot, goal, keys.slice(from, from + AT_A_TIME))
+        const near = yield* driver.ahead(places, "journals")
+        for (const [index, place] of places.entries()) {
+          if (yield* isPruned(near, place)) turns.push({ goal_id: goal, turn_key: keys[from + index] ?? "" })
+        }
+        yield* Effect.yieldNow
       }
-      yield* Effect.yieldNow
     }
     return { turns }
   })

@@ -60,6 +60,9 @@ const keep = (object: JsonObject, kept: Kept): JsonObject =>
     })
   )
 
+/** Whether a journal has nothing but what pruning leaves: its history says whether it was pruned. */
+export const isBare = (journal: JsonObject): boolean => isDeepStrictEqual(journal, keep(journal, KEPT))
+
 /** All that a recovery may ask: as it is, a retry, and a retry in a session that is known to be there. */
 const REQUESTS: ReadonlyArray<RecoveryRequest> = [
   { retryFailed: false, sessionCheck: null },
