@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
 import time
 from datetime import datetime
 from importlib.metadata import entry_points
@@ -40,6 +43,7 @@ from .runs import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from ..documents import ListedTurn, RecoverableJournal, RecoveryDecision
     from ..session_recovery import SessionBindingResolver
@@ -47,6 +51,10 @@ if TYPE_CHECKING:
 
 #: Where a package registers the function that drives its turns.
 ENTRY_POINTS: Final = "turn_journal_runtime.recover"
+
+
+#: A service manager's request to end, and the end of a terminal.
+_POLITE: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class _Stopped(NamedTuple):
@@ -198,7 +206,7 @@ def _plan(decision: RecoveryDecision) -> str:
 
 
 def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
-    with err().status(f"Driving {short_name(turn.goal_id, turn.turn_key)} …"):
+    with err().status(f"Driving {short_name(turn.goal_id, turn.turn_key)} …"), _let_go_when_told_to_end():
         try:
             result = answered(drive(turn))
         except TurnSuspended as error:
@@ -213,6 +221,31 @@ def _driven(drive: Callable[[DueTurn], Any], turn: DueTurn) -> str:
         raised = cause is not None and not isinstance(cause, TurnJournalError)
         return f"failed: {type(cause).__name__}: {cause}" if raised else f"failed: {result.reason}"
     return str(getattr(result, "status", "driven"))
+
+
+@contextlib.contextmanager
+def _let_go_when_told_to_end() -> Iterator[None]:
+    """What ends a process politely interrupts the turn at hand as Ctrl-C does, which frees it, and then ends it."""
+    told: list[int] = []
+
+    def interrupt(which: int, frame: FrameType | None) -> None:
+        told.append(which)
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # ignored, as a shell has it for what it starts in the background
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    here = threading.current_thread() is threading.main_thread()
+    taken = [one for one in _POLITE if here and signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, interrupt)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
+        if told:
+            signal.raise_signal(told[0])
 
 
 def _due(
