@@ -59,7 +59,7 @@ def pending(database: Database, run_id: str | None) -> list[PendingSleep]:
         "WHERE status = 'running' AND kind = 'tool_result' AND runs.run_id = COALESCE(?, runs.run_id) AND "
         "CASE WHEN EXISTS (SELECT 1 FROM journal AS call WHERE call.run_id = journal.run_id AND call.seq = journal.seq "
         "AND call.kind = 'tool_call') THEN false ELSE payload LIKE ? END ORDER BY runs.created_at, seq",
-        (run_id, f'{{"name":"{SLEEP}%'),
+        (run_id, f'%"name":"{SLEEP}%'),
     )
     now = time.time()
     found = []

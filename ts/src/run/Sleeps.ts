@@ -107,7 +107,7 @@ export const pendingSleeps = (database: Database, runId: string | null, time: nu
         "JOIN journal ON journal.run_id = runs.run_id " +
         "WHERE status = 'running' AND kind = 'tool_result' AND runs.run_id = COALESCE(?, runs.run_id) AND " +
         "CASE WHEN EXISTS (SELECT 1 FROM journal AS call WHERE call.run_id = journal.run_id AND call.seq = journal.seq " +
-        `AND call.kind = 'tool_call') THEN 0 ELSE payload LIKE '{"name":"sleep%' END ORDER BY runs.created_at, seq`,
+        `AND call.kind = 'tool_call') THEN 0 ELSE payload LIKE '%"name":"sleep%' END ORDER BY runs.created_at, seq`,
       runId
     )
     .flatMap((row) => {

@@ -214,6 +214,15 @@ describe("sleeps", () => {
     }).pipe(Effect.scoped)
   )
 
+  it.effect("a sleep is listed whatever redact puts beside it", () =>
+    Effect.gen(function* () {
+      yield* atNoon
+      const journal = yield* make({ path: newPath(), redact: (payload) => ({ by: "us", ...payload }) })
+      yield* Effect.flip(journal.drive("r", anHour({ suspend: true })))
+      assert.deepStrictEqual(yield* journal.pendingSleeps(), [{ runId: "r", seq: 0, until: NOON + HOUR }])
+    }).pipe(Effect.scoped)
+  )
+
   it.effect("a rehearsal waits for nothing", () =>
     withJournal((journal) =>
       Effect.gen(function* () {
