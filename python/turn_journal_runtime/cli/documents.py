@@ -31,6 +31,7 @@ from .run_documents import (
     ExportedRun,
     ForkedRun,
     ImportedRun,
+    RunDamage,
     RunParent,
 )
 
@@ -206,10 +207,17 @@ class CopyOutcome(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ListedRun(RunSummary):
-    """A run in a list, what it waits for (somebody's decision, or what became of a call), and until when it sleeps."""
+    """A run in a list.
+
+    Args:
+        waits_for: What it waits for: somebody's decision, or what became of a call.
+        due_at: Until when it sleeps, in seconds since the epoch; None when it does not.
+        damage: What keeps that from being known; None when nothing does.
+    """
 
     waits_for: list[Literal["decision", "outcome"]]
     due_at: float | None
+    damage: RunDamage | None
 
 
 class RunEvent(TypedDict):

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import JournalCorruptError
 from ..run_journal.events import RUNNING
 from ..run_journal.listing import refuse_driven, summary
 from ..run_journal.runs import close_running, refuse_ended
 from .invocation import FormatOption, RootOption, YesOption, answering
 from .output import Block, Format, Line, Points, Report, counted
-from .runs import KEY, DatabaseOption, RunArgument, open_journal, run_named, short_run
+from .place import DatabaseOption, open_journal
+from .runs import KEY, RunArgument, run_named, short_run
 
 if TYPE_CHECKING:
-    from .run_documents import ClosedRun, DeletedRun
+    from ..run_journal import RunJournal, UncertainStep
+    from .run_documents import ClosedRun, DeletedRun, RunDamage
 
 
 class Outcome(StrEnum):
@@ -25,6 +28,18 @@ class Outcome(StrEnum):
     cancelled = "cancelled"
     failed = "failed"
     done = "done"
+
+
+def _uncertain(journal: RunJournal, run_id: str) -> tuple[list[UncertainStep], RunDamage | None]:
+    """The calls whose outcome is not known; also a damaged run can be ended, of which that cannot be told."""
+    try:
+        return journal.uncertain(run_id), None
+    except JournalCorruptError as error:
+        return [], {"kind": error.kind, "message": error.message}
+
+
+def _damaged(damage: RunDamage | None) -> list[str]:
+    return [] if damage is None else [f"what else is not known cannot be told: {damage['message']}"]
 
 
 @answering
@@ -42,9 +57,9 @@ def close(
     keeps its outcome.
     """
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         found = summary(journal, run_id)
-        uncertain = [asdict(step) for step in journal.uncertain(run_id)]
+        uncertain, damage = _uncertain(journal, run_id)
         if yes:
             close_running(journal, run_id, outcome.value)
         else:
@@ -56,7 +71,8 @@ def close(
         "run_id": run_id,
         "outcome": outcome.value,
         "events": found.events,
-        "uncertain": uncertain,  # type: ignore[typeddict-item]
+        "uncertain": [asdict(step) for step in uncertain],  # type: ignore[misc]
+        "damage": damage,
     }
     named = short_run(run_id)
     blocks: list[Block] = [
@@ -64,7 +80,8 @@ def close(
         if yes
         else Line(f"{named} would be closed: {outcome.value}. --yes does it.", "yellow")
     ]
-    points = [f"step {step['seq']}, {step['tool']}: whether it happened stays unknown" for step in uncertain]
+    points = [f"step {step.seq}, {step.tool}: whether it happened stays unknown" for step in uncertain]
+    points += _damaged(damage)
     if KEY.match(run_id):
         points.append("it is the run of a turn: `turn-journal give-up` gives up the turn with it")
     return Report(answer, [*blocks, *([Points(points)] if points else [])])
@@ -83,9 +100,9 @@ def delete(
     Runs that were forked from it have steps of their own, and stay.
     """
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         found = summary(journal, run_id)
-        uncertain = [asdict(step) for step in journal.uncertain(run_id)]
+        uncertain, damage = _uncertain(journal, run_id)
         if yes:
             journal.delete_run(run_id)
         else:
@@ -96,7 +113,8 @@ def delete(
         "run_id": run_id,
         "status": found.status,
         "events": found.events,
-        "uncertain": uncertain,  # type: ignore[typeddict-item]
+        "uncertain": [asdict(step) for step in uncertain],  # type: ignore[misc]
+        "damage": damage,
     }
     named, size = short_run(run_id), counted(found.events, "event")
     blocks: list[Block] = [
@@ -107,7 +125,8 @@ def delete(
     points = []
     if found.status == RUNNING:
         points.append("it had not ended: driven again under its id, it begins from the top, and does again what it did")
-    points += [f"step {step['seq']}, {step['tool']}: whether it happened is not known" for step in uncertain]
+    points += [f"step {step.seq}, {step.tool}: whether it happened is not known" for step in uncertain]
+    points += _damaged(damage)
     if KEY.match(run_id):
         points.append("it is the run of a turn, which does its work again if it goes on")
     return Report(answer, [*blocks, *([Points(points)] if points else [])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,7 @@ def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, *, done: 
     if driver is not None:
         blocks.append(Line(f"It would be refused just now: {driver}.", "yellow"))
     if done:
-        blocks.append(Line(f"`turn-journal recover {name} --retry-failed` takes it up again.", "dim"))
+        blocks.append(Line(f"`turn-journal recover {shlex.quote(name)} --retry-failed` takes it up again.", "dim"))
     elif turn.changed:
         blocks.append(Line("Nothing was changed. Add --yes and a --reason to give it up.", "dim"))
     return Report(document, blocks)

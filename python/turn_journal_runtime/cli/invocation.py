@@ -7,6 +7,7 @@ import getpass
 import importlib
 import os
 import re
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -127,8 +128,10 @@ def _hint(error: TurnJournalError, turn: object) -> str:
     if turn is None or "turn-journal" in error.message or "repaired" in error.message:
         return ""
     if isinstance(error, JournalCorruptError):
-        return f"`turn-journal repair {turn}` says what could be put right; it changes nothing without --yes."
-    if isinstance(error, JournalNotFoundError):
+        # An address of a database may hold a password.
+        named = "TURN" if is_database(str(turn)) else shlex.quote(str(turn))
+        return f"`turn-journal repair {named}` says what could be put right; it changes nothing without --yes."
+    if isinstance(error, JournalNotFoundError) and error.kind != "root_not_found":
         return "`turn-journal list` shows the turns that are there, `turn-journal history` their transitions."
     return ""
 

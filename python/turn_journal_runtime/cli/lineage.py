@@ -11,7 +11,8 @@ from ..errors import RunNotFoundError
 from ..run_journal.listing import last_step, summary
 from .invocation import FormatOption, RootOption, answering
 from .output import Block, Format, Line, Report, Rows, counted
-from .runs import DatabaseOption, RunArgument, open_journal, run_named, said_place, short_json, short_run, what_waits
+from .place import DatabaseOption, open_journal, said_place
+from .runs import RunArgument, run_named, short_json, short_run, what_waits
 
 if TYPE_CHECKING:
     from ..run_journal import RunDifference
@@ -32,7 +33,7 @@ def diff(
     times, which are each run's own, do not count. Exits with 0 in each case.
     """
     with open_journal(db, root) as journal:
-        a, b = (run_named(journal, named).run_id for named in (run_a, run_b))
+        a, b = (run_named(journal, named) for named in (run_a, run_b))
         found = journal.diff(a, b)
     answer: ComparedRuns = {
         "a": a,
@@ -105,7 +106,7 @@ def fork(
     What those steps came to is replayed and not paid for again. The other run stays as it is.
     """
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         last = last_step(journal, run_id)
         if upto > last:
             has = f"its last one is {last}" if last >= 0 else "it has none"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import TurnJournalError
+from ..errors import JournalCorruptError, TurnJournalError
 from ..replay_check import check_replay
 from ..run_journal.listing import list_runs
 from .invocation import FormatOption, RootOption, answering, callable_named
 from .output import Block, Format, Line, Report, Rows
+from .place import DatabaseOption, open_journal
 from .progress import each
-from .runs import DatabaseOption, open_journal, run_named, short_run
+from .runs import run_named, short_run
 
 if TYPE_CHECKING:
     from ..replay_check import Loop
@@ -48,7 +49,7 @@ def check(
     """
     loop: Loop = callable_named(entry, "--entry")
     with open_journal(db, root) as journal:
-        named = [run_named(journal, run_id).run_id for run_id in run_ids or ()]
+        named = [run_named(journal, run_id) for run_id in run_ids or ()]
         chosen = named or [run.run_id for run in list_runs(journal)]
         found = each("Replaying", (_checked(journal, run_id, loop) for run_id in chosen), len(chosen))
     parted = sum(not run["replays"] for run in found)
@@ -71,7 +72,10 @@ def check(
 def _checked(journal: RunJournal, run_id: str, loop: Loop) -> CheckedRun:
     # What the loop prints is not this command's answer.
     with redirect_stdout(sys.stderr):
-        _, steps, replayed, problem = check_replay(journal, run_id, loop)
+        try:
+            _, steps, replayed, problem = check_replay(journal, run_id, loop)
+        except JournalCorruptError as error:  # the others are replayed all the same
+            steps, replayed, problem = 0, 0, error
     return {
         "run_id": run_id,
         "steps": steps,

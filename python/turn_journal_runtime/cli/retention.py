@@ -12,7 +12,8 @@ from ..address import is_database
 from ..store import prune_turn_journals
 from .invocation import FormatOption, RootOption, YesOption, answering, root_of, short_name
 from .output import Block, Format, Heading, Line, Points, Report, Rows, counted, err
-from .runs import DatabaseOption, open_journal, short_run
+from .place import DatabaseOption, open_journal
+from .runs import short_run
 from .verification import GoalOption  # noqa: TC001 - typer reads it
 
 if TYPE_CHECKING:

@@ -14,6 +14,13 @@ from ..run_journal.lineage import RunDifference
 from ..run_journal.steps import UncertainStep
 
 
+class RunDamage(TypedDict):
+    """What is wrong with a run that cannot be read whole."""
+
+    kind: str
+    message: str
+
+
 class RunParent(TypedDict):
     """The run that another one was forked from, and the last step that it took over."""
 
@@ -81,6 +88,7 @@ class ClosedRun(TypedDict):
     outcome: Literal["cancelled", "failed", "done"]
     events: int
     uncertain: list[UncertainStep]
+    damage: RunDamage | None
 
 
 class DeletedRun(TypedDict):
@@ -92,3 +100,4 @@ class DeletedRun(TypedDict):
     status: str
     events: int
     uncertain: list[UncertainStep]
+    damage: RunDamage | None

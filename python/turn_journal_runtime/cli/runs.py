@@ -6,37 +6,30 @@ import re
 import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from ..address import is_database
-from ..errors import JournalNotFoundError, RunNotFoundError
-from ..run_journal import KIND_TOOL_RESULT, RunJournal
-from ..run_journal.filesystem import default_path
+from ..errors import JournalCorruptError, RunNotFoundError
+from ..run_journal import KIND_TOOL_RESULT
+from ..run_journal.copying import run_ids
+from ..run_journal.faults import unknown_run
 from ..run_journal.listing import failed_attempts, list_runs
 from ..run_journal.sleeps import until_of
-from ..turns.folder_root import run_journal_path
-from .invocation import FormatOption, RootOption, answering, given_json, root_of, short_key, this_user
-from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows
+from .invocation import FormatOption, RootOption, answering, given_json, short_key, this_user
+from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows, harmless
+from .place import DatabaseOption, open_journal, said_place
 
 if TYPE_CHECKING:
-    from ..run_journal import JournalEvent, PendingApproval, RunMeta, UncertainStep
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from ..run_journal import JournalEvent, PendingApproval, RunJournal, UncertainStep
     from ..run_journal.listing import RunSummary
     from .documents import Decided, Settled
 
-DatabaseOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        envvar="TURN_JOURNAL_RUNS",
-        help="The run journal: a file, or postgresql://…. "
-        "Default: that of the turns; where there are none, runs/journal.db in TURN_JOURNAL_HOME or the folder for "
-        "user data.",
-        metavar="FILE|URL",
-    ),
-]
+    T = TypeVar("T")
+
 RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `runs` shows it.", metavar="RUN")]
 StepArgument: TypeAlias = Annotated[int, typer.Argument(help="The step's number.", metavar="STEP", min=0)]
 
@@ -54,22 +47,25 @@ def runs(
     ] = False,
     format: FormatOption = Format.table,
 ) -> Report:
-    """The recorded runs of agent loops: which nobody drives any more, and which wait for somebody's word."""
+    """The recorded runs of agent loops: which nobody drives any more, and which wait for somebody's word.
+
+    Damaged ones are listed as damaged and stop nothing.
+    """
     with open_journal(db, root) as journal:
-        asked = {question.run_id for question in journal.pending_approvals()}
+        shown = [run for run in list_runs(journal) if run.interrupted or not (interrupted or waiting)]
+        damaged: dict[str, JournalCorruptError] = {}
+        asked = {question.run_id for question in _of_each(journal.pending_approvals, shown, damaged)}
+        asleep = _of_each(journal.pending_sleeps, shown, damaged)
         # Of several sleeps of a run the first one to end.
-        due = {sleep.run_id: sleep.until for sleep in sorted(journal.pending_sleeps(), key=lambda one: -one.until)}
-        found = [
-            _listed(run, journal, asked, due.get(run.run_id))
-            for run in list_runs(journal)
-            if run.interrupted or not (interrupted or waiting)
-        ]
+        due = {sleep.run_id: sleep.until for sleep in sorted(asleep, key=lambda one: -one.until)}
+        found = [_listed(run, journal, asked, due.get(run.run_id), damaged.get(run.run_id)) for run in shown]
     if waiting:
-        found = [run for run in found if run["waits_for"]]
+        # What a damaged one waits for nobody can tell.
+        found = [run for run in found if run["waits_for"] or run["damage"]]
     rows = [
         (
             short_run(run["run_id"]),
-            "interrupted" if run["interrupted"] else run["status"],
+            "damaged" if run["damage"] else "interrupted" if run["interrupted"] else run["status"],
             ", ".join([*run["waits_for"], *([] if run["due_at"] is None else [moment(run["due_at"])])]),
             str(run["events"]),
             moment(run["updated_at"]),
@@ -81,17 +77,44 @@ def runs(
     columns = ("run", "status", "waits for", "events", "updated", "agent", "task")
     such = "such " if interrupted or waiting else ""
     blocks: list[Block] = [Rows(columns, rows, STATUS_STYLES)] if rows else [Line(f"No {such}runs are recorded here.")]
-    return Report(found, blocks)
+    damage = [run["damage"]["message"] for run in found if run["damage"]]
+    return Report(found, [*blocks, Heading("Damaged"), Points(damage)] if damage else blocks)
 
 
-def _listed(run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None) -> dict[str, Any]:
+def _of_each(
+    pending: Callable[[str | None], list[T]], runs: Sequence[RunSummary], damaged: dict[str, JournalCorruptError]
+) -> list[T]:
+    """What all runs wait for; a damaged one is noted, and asked for by itself, which keeps no other from being told."""
+    try:
+        return pending(None)
+    except JournalCorruptError:
+        found: list[T] = []
+        for run in runs:
+            try:
+                found += pending(run.run_id)
+            except JournalCorruptError as error:
+                damaged[run.run_id] = error
+        return found
+
+
+def _listed(
+    run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None, damage: JournalCorruptError | None
+) -> dict[str, Any]:
     """A `ListedRun`; one that somebody drives asks nobody yet."""
     waits_for: list[Literal["decision", "outcome"]] = []
     if run.interrupted and run.run_id in asked:
         waits_for.append("decision")
-    if run.interrupted and journal.uncertain(run.run_id):
-        waits_for.append("outcome")
-    return {**asdict(run), "waits_for": waits_for, "due_at": due_at}
+    try:
+        if run.interrupted and journal.uncertain(run.run_id):
+            waits_for.append("outcome")
+    except JournalCorruptError as error:
+        damage = error
+    return {
+        **asdict(run),
+        "waits_for": waits_for,
+        "due_at": due_at,
+        "damage": None if damage is None else {"kind": damage.kind, "message": damage.message},
+    }
 
 
 @answering
@@ -100,8 +123,10 @@ def show(
 ) -> Report:
     """One run: its steps, the effects whose outcome is not known, and the questions that wait."""
     with open_journal(db, root) as journal:
-        meta = run_named(journal, run_id)
-        run_id = meta.run_id
+        run_id = run_named(journal, run_id)
+        meta = journal.run_meta(run_id)
+        if meta is None:
+            raise unknown_run(run_id)  # deleted since it was looked for
         events = journal.events(run_id)
         failures = failed_attempts(journal, run_id)
         uncertain = journal.uncertain(run_id)
@@ -122,8 +147,6 @@ def show(
         "pending_approvals": [asdict(question) for question in waiting],
         "pending_sleeps": [asdict(sleep) for sleep in asleep],
     }
-    # What a person has to type, as it can be typed; an address of a database may hold a password.
-    named, where = short_run(run_id), said_place(db, root)
     status = meta.status
     if interrupted:
         # Driving it again helps when nobody has to say something first.
@@ -140,7 +163,7 @@ def show(
     ]
     if parent is not None:
         blocks.append(Line(f"forked from {short_run(parent[0])}, with its steps up to {parent[1]}", "dim"))
-    blocks += what_waits(named, where, uncertain, waiting)
+    blocks += what_waits(run_id, said_place(db, root), uncertain, waiting)
     steps = [(event.seq, event.created_at, event.kind, *_step(event)) for event in events]
     # A failed call is a step that went on; what it failed of belongs beside it.
     steps += [
@@ -152,8 +175,9 @@ def show(
     return Report(document, blocks)
 
 
-def what_waits(named: str, where: str, uncertain: list[UncertainStep], waiting: list[PendingApproval]) -> list[Block]:
+def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting: list[PendingApproval]) -> list[Block]:
     """What a person has to say before a run can go on, and how."""
+    named = said_run(run_id)
     blocks: list[Block] = []
     if uncertain:
         blocks += [
@@ -196,7 +220,7 @@ def settle(
     if (result is None) is not absent:
         raise typer.BadParameter("Give one of --result JSON and --absent.", param_hint="--result")
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         if result is None:
             journal.settle(run_id, step, absent=True)
             said = "it did not happen and may run"
@@ -229,7 +253,7 @@ def approve(
     decided = not deny if decision is None else given_json(decision, "--decision")
     who = by if by is not None else this_user("who decides")
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         journal.approve(run_id, step, decided, by=who)
     document: Decided = {"ok": True, "run_id": run_id, "seq": step, "decision": decided, "by": who}
     return Report(
@@ -244,56 +268,38 @@ def short_run(run_id: str) -> str:
     return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
 
 
-def run_named(journal: RunJournal, named: str) -> RunMeta:
-    """The run that an id, whole or short, stands for."""
-    meta = journal.run_meta(named)
-    if meta is None:
-        found = [run.run_id for run in list_runs(journal) if short_run(run.run_id) == named]
-        if len(found) > 1:
-            raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
-        meta = journal.run_meta(found[0]) if found else None
-    if meta is None:
+def said_run(run_id: str) -> str:
+    """A run's id as a person types it: its writer chose it, and a shell runs what is pasted into it."""
+    return shlex.quote(short_run(run_id))
+
+
+def run_named(journal: RunJournal, named: str) -> str:
+    """The run that an id stands for: whole, short, or as tables show one that could steer a terminal."""
+    if _is_there(journal, named):
+        return named
+    found = [run_id for run_id in run_ids(journal) if named in (short_run(run_id), harmless(run_id))]
+    if len(found) > 1:
+        raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
+    if not found:
         raise RunNotFoundError(
             f"There is no run {named!r} in {journal.path}; `turn-journal runs` lists them.", details={"run_id": named}
         )
-    return meta
+    return found[0]
+
+
+def _is_there(journal: RunJournal, run_id: str) -> bool:
+    try:
+        return journal.run_meta(run_id) is not None
+    except JournalCorruptError:
+        return True
 
 
 def moment(seconds: float) -> str:
-    """A time as a person reads it, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def said_place(db: str | None, root: str | None) -> str:
-    """Where the runs are, as it was said, to be said again in the next command."""
-    return _typed("--db", db) or _typed("--root", root)
-
-
-def _typed(option: str, value: str | None) -> str:
-    """An option as it was given, to be given again; an address of a database may hold a password."""
-    return f" {option} {shlex.quote(value)}" if value is not None and "://" not in value else ""
-
-
-def place_of(db: str | None, root: str | None) -> str:
-    """Where the runs are that are meant: the journal that is named, or that of the turns that are, or the user's."""
-    if db is not None:
-        return db
-    if root is None and not (Path("goals").is_dir() and run_journal_path(".").exists()):
-        return str(default_path())
-    found = root_of(root)
-    return found if is_database(found) else str(run_journal_path(found))
-
-
-def open_journal(db: str | None, root: str | None) -> RunJournal:
-    """The journal, which must be there: no command makes one."""
-    where = place_of(db, root)
-    if "://" not in where and not Path(where).exists():
-        raise JournalNotFoundError(
-            f"There is no run journal at {where}; name it with --db or TURN_JOURNAL_RUNS, or its turns with --root.",
-            kind="run_journal_not_found",
-            details={"path": where},
-        )
-    return RunJournal(where)
+    """A time as a person reads it, in UTC; one that no calendar has, as it is."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:g} s"
 
 
 def _step(event: JournalEvent) -> tuple[str, str]:

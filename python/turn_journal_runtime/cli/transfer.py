@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptError, JournalNotFoundError
-from ..run_journal import RunJournal
 from ..run_journal.copying import arrived, put_arrived
 from ..run_journal.filesystem import new_file
 from ..run_journal.listing import summary
 from .invocation import FormatOption, RootOption, answering
 from .output import Format, Line, Lines, Report, counted
-from .runs import DatabaseOption, RunArgument, open_journal, place_of, run_named, said_place, short_run
+from .place import DatabaseOption, open_journal, open_or_make_journal, said_place
+from .runs import RunArgument, run_named, said_run, short_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def export(
     --format says; a file is written whole or not at all, for its owner alone, and replaces none.
     """
     with open_journal(db, root) as journal:
-        run_id = run_named(journal, run_id).run_id
+        run_id = run_named(journal, run_id)
         lines = journal.export(run_id)
     if to is None:
         return Report(Lines(lines), [])
@@ -75,7 +76,7 @@ def import_run(
         with _said_of(file):
             run = stack.enter_context(arrived(_lines(file)))
         # What is wrong with the journal is not said of the file.
-        journal = stack.enter_context(RunJournal(place_of(db, root)))
+        journal = stack.enter_context(open_or_make_journal(db, root))
         with _said_of(file):
             is_replaced = put_arrived(journal, run, overwrite=overwrite)
         found = summary(journal, run.run_id)
@@ -91,7 +92,7 @@ def import_run(
     how = "replaces the one that was here" if is_replaced else "is imported"
     lines = [Line(f"{short_run(run_id)} {how}, with {counted(found.events, 'event')}.", "green")]
     if found.interrupted:
-        look = f"turn-journal run show {short_run(run_id)}{said_place(db, root)}"
+        look = f"turn-journal run show {said_run(run_id)}{said_place(db, root)}"
         lines.append(Line(f"It has not ended. `{look}` says how it stands; drive it in one journal only."))
     return Report(answer, lines)
 
@@ -140,6 +141,5 @@ def backup(
     with open_journal(db, root) as journal:
         journal.backup(path)
     answer: BackedUp = {"ok": True, "path": str(path)}
-    return Report(
-        answer, [Line(f"All runs are in {path}, a journal by itself: `turn-journal runs --db {to}`.", "green")]
-    )
+    look = f"turn-journal runs --db {shlex.quote(str(to))}"
+    return Report(answer, [Line(f"All runs are in {path}, a journal by itself: `{look}`.", "green")])

@@ -317,6 +317,7 @@ class RunJournal:
             RunNotFoundError: No such run.
             JournalConflictError: The new id is taken.
             InvalidJournalError: The new id is no text, or `upto` no number of a step.
+            JournalCorruptError: A step up to there is damaged; `details` names its row.
 
         Specified in run-journal.md, section 4.
         """

@@ -61,6 +61,10 @@ def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
             raise JournalConflictError(
                 f"The run {new_run_id!r} exists; a fork is a new run.", details={"run_id": new_run_id}
             )
+        for seq, kind, stored, _ in rows_in_parts(cursor, run_id):
+            if seq > upto:
+                break
+            decode_row(run_id, seq, kind, stored)  # a damaged step is not handed on
         checkpoint = _checkpoint_at(cursor, run_id, upto)
         now = time.time()
         cursor.execute(

@@ -53,6 +53,19 @@ def test_it_says_what_would_be_and_changes_nothing_until_it_is_told_to(
     assert "Settled by hand." in inspected.out
 
 
+def test_what_it_says_to_type_can_be_typed_whatever_the_goal_is_called(command: Command, tmp_path: Path) -> None:
+    with pytest.raises(KilledError):
+        run_turn(tmp_path, goal_id="$(my) goal", agent_id="a", todo_id="t", host=CallableHost(killed))
+    (turn,) = list_turn_journals(tmp_path)
+    name = f"{turn['goal_id']}/{turn['turn_key'][:19]}"
+    done = command("give-up", name, "-r", tmp_path, "--yes", "--reason", "No more.")
+    assert f"`turn-journal recover '{name}' --retry-failed`" in done.out
+
+
+def killed(_: object) -> dict[str, object]:
+    raise KilledError
+
+
 def test_what_is_due_and_what_may_have_run_is_shown(command: Command, turn: Turn, tmp_path: Path) -> None:
     put(tmp_path, 5, None)
     assert PLAN.effect_ref("terminal_closeout") in command("give-up", NAME, "-r", tmp_path).out

@@ -12,7 +12,7 @@ import pytest
 from turn_journal_runtime import CallableHost, load_turn_journal, run_turn, turn_journal_path, write_turn_journal
 from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.documents import VerifyReport
-from turn_journal_runtime.errors import JournalStoreError
+from turn_journal_runtime.errors import JournalCorruptError, JournalStoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -327,6 +327,23 @@ def test_an_error_of_a_turn_says_what_to_do_next(command: Command, root: Path) -
     assert "`turn-journal repair g/torn`" in command("inspect", "g/torn", "-r", root).err
     assert "`turn-journal list`" in command("inspect", "g/none", "-r", root).err
     assert "`turn-journal repair" not in command("inspect", "g/torn", "-r", root, "-f", "json").err
+
+
+def test_what_an_error_says_to_type_can_be_typed_and_repeats_no_password(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: Any, **__: Any) -> Any:
+        raise JournalCorruptError("It is damaged.")
+
+    monkeypatch.setattr("turn_journal_runtime.cli.turns.load_turn_journal", damaged)
+    assert "`turn-journal repair 'my goal/t'`" in command("inspect", "my goal/t", "-r", tmp_path).err
+    refused = command("inspect", "postgresql://nobody:hush@host/x#goals/g/turns/t.json").err
+    assert ("hush" in refused, "`turn-journal repair TURN`" in refused) == (False, True)
+
+
+def test_a_root_that_is_not_there_is_not_said_to_have_turns(command: Command, tmp_path: Path) -> None:
+    refused = command("inspect", "g/t", "-r", tmp_path / "none")
+    assert (refused.code, "There is no folder" in refused.err, "`turn-journal list`" in refused.err) == (3, True, False)
 
 
 def test_a_server_that_does_not_answer_is_to_be_looked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

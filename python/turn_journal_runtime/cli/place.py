@@ -1,0 +1,103 @@
+"""Where the runs are that a command is about."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from ..address import absolute, is_database
+from ..errors import JournalNotFoundError
+from ..run_journal import RunJournal
+from ..run_journal.filesystem import default_path
+from ..run_journal.schema import TABLES
+from ..turns.folder_root import run_journal_path
+from .invocation import ROOT_VARIABLE, root_of
+
+_VARIABLE = "TURN_JOURNAL_RUNS"
+
+DatabaseOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        envvar=_VARIABLE,
+        help="The run journal: a file, or postgresql://…. "
+        "Default: that of the turns; where there are none, runs/journal.db in TURN_JOURNAL_HOME or the folder for "
+        "user data.",
+        metavar="FILE|URL",
+    ),
+]
+
+
+def open_journal(db: str | None, root: str | None) -> RunJournal:
+    """The journal, which must be there: no command makes one."""
+    where = _place_of(db, root)
+    if not is_database(where) and not Path(absolute(where)).exists():
+        raise JournalNotFoundError(
+            f"There is no run journal at {where}; name it with --db or {_VARIABLE}, or its turns with --root.",
+            kind="run_journal_not_found",
+            details={"path": where},
+        )
+    return _opened(where)
+
+
+def open_or_make_journal(db: str | None, root: str | None) -> RunJournal:
+    """The journal, which is made when it is not there."""
+    return _opened(_place_of(db, root))
+
+
+def _opened(where: str) -> RunJournal:
+    if not is_database(where) and _is_something_else(Path(absolute(where))):
+        raise JournalNotFoundError(
+            f"{where} is a database of something else, and has no runs in it. It was left as it is; name another file.",
+            kind="run_journal_not_found",
+            details={"path": where},
+        )
+    return RunJournal(where)
+
+
+def _is_something_else(path: Path) -> bool:
+    """Whether a file is another program's database, into which opening it as a journal would put tables."""
+    # What is not there or no database is told by who opens it.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return bool(tables) and tables.isdisjoint(TABLES)
+    return False
+
+
+def _place_of(db: str | None, root: str | None) -> str:
+    """The journal that is named, or that of the turns that are, or the user's."""
+    db = _meant(db, root)
+    if db is not None:
+        return db
+    if root is None and not (Path("goals").is_dir() and run_journal_path(".").exists()):
+        return str(default_path())
+    found = root_of(root)
+    return found if is_database(found) else str(run_journal_path(found))
+
+
+def _meant(db: str | None, root: str | None) -> str | None:
+    """The journal, unless it is named by a variable alone, and turns are named where the command was typed."""
+    return None if _is_typed(root, ROOT_VARIABLE) and not _is_typed(db, _VARIABLE) else db
+
+
+def _is_typed(value: str | None, variable: str) -> bool:
+    return value is not None and value != os.environ.get(variable)
+
+
+def said_place(db: str | None, root: str | None) -> str:
+    """Where the runs are, as it was said, to be said again in the next command."""
+    db = _meant(db, root)
+    return _said("--root", root, ROOT_VARIABLE) if db is None else _said("--db", db, _VARIABLE)
+
+
+def _said(option: str, value: str | None, variable: str) -> str:
+    if value is None or not _is_typed(value, variable):
+        return ""
+    # An address may hold a password.
+    return f" {option} {'URL' if is_database(value) else shlex.quote(value)}"
