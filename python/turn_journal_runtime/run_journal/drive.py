@@ -44,6 +44,8 @@ _CLAIM: Final = (
     "resumes = excluded.resumes, suspended = 0"
 )
 _CLOSE_RUNNING: Final = f"{CLOSE_RUN} AND status = 'running'"
+#: The end of a loop comes after each of its failures: none of them is the run's last word.
+_WENT_ON: Final = "UPDATE step_attempts SET next_seq = seq WHERE run_id = ? AND state = 'failed'"
 _RELEASE: Final = (
     "UPDATE run_drives SET owner = NULL, holder = NULL, suspended = ? WHERE run_id = ? AND fence = ? AND owner = ?"
 )
@@ -106,12 +108,22 @@ class Drive:
         with self._held() as cursor:
             add_attempt(cursor, self.run_id, seq, attempt)
 
-    def finish(self, outcome: str) -> None:
+    def went_on(self, seq: int, next_seq: int) -> None:
+        """Notes that the loop knows of a step's failure since it has issued the steps before `next_seq`."""
+        with self._held() as cursor:
+            cursor.execute(
+                "UPDATE step_attempts SET next_seq = ? WHERE run_id = ? AND seq = ? AND state = 'failed'",
+                (next_seq, self.run_id, seq),
+            )
+
+    def finish(self, outcome: str, *, is_loops_end: bool = True) -> None:
         """Ends the run and the drive."""
         with self.journal._database.transaction() as cursor:
             if not cursor.execute(_RELEASE, (0, self.run_id, self.fence, self.token)).rowcount:
                 raise self.lost()
             cursor.execute(_CLOSE_RUNNING, closing(self.run_id, outcome))
+            if is_loops_end:
+                cursor.execute(_WENT_ON, (self.run_id,))
 
     def release(self, *, is_suspended: bool) -> None:
         """Ends the drive; the run can be driven again. A drive that was lost before has nothing to release."""

@@ -155,6 +155,9 @@ class Driving:
         self._lock = threading.Lock()
         #: Steps that are run in other threads, and how one is heard to have come back.
         self._submitted: set[Future[Any]] = set()
+        #: Their numbers; and those of which have failed, until the loop asks.
+        self._beside: set[int] = set()
+        self._unknown_failures: set[int] = set()
         #: The threads that are in a step.
         self._stepping: set[int] = set()
         self._returned = threading.Condition()
@@ -180,9 +183,13 @@ class Driving:
             self._next_seq = seq + 1
         return seq, drive
 
-    def _must_go_on(self) -> None:
+    def _must_not_be_halted(self) -> None:
+        """Asked again as a step begins, which may have been issued beside the one that stopped the drive."""
         if self._halted is not None:
             raise self._halted
+
+    def _must_go_on(self) -> None:
+        self._must_not_be_halted()
         if self._is_over:
             raise JournalConflictError(
                 f"This drive of run {self._run_id!r} has ended.", details={"run_id": self._run_id}
@@ -260,7 +267,7 @@ class Driving:
         if attempt is None:
             return
         if attempt.kind != kind:
-            self._diverge(seq, {attempt.kind: b"{}"}, {"kind": kind}, ["kind"], f"a step of kind {kind}")
+            self._diverge(seq, {attempt.kind: b"{}"}, {"kind": kind, **issued}, ["kind"], f"a step of kind {kind}")
         if went_on(attempt, drive.last_seq):
             raise recorded_failure(attempt.error_type or "Exception", attempt.message or "", self._run_id, seq)
 

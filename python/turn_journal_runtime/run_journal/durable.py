@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import threading
 from concurrent.futures import CancelledError
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError
 from .sleeps import Sleeping
 from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
+from .submitted import Submitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,11 +124,26 @@ class DurableRun(Sleeping):
         """`tool` in another thread: numbered here and now, so that it replays whatever order such calls end in."""
         seq, drive = self._issue()
         step = self._tool(seq, drive, name, args, fn, restart_safe, readback, label)
-        future = executor.submit(copy_context().run, self._run, step)
+        future: Submitted[T] = Submitted(partial(self._failure_is_known, seq, drive))
         with self._returned:
             self._submitted.add(future)
+            self._beside.add(seq)
         future.add_done_callback(partial(self._has_come_back, seq, drive))
+        future.begin(executor, partial(self._run, step))
         return future
+
+    def _failure_is_known(self, seq: int, drive: Drive) -> None:
+        with self._lock:
+            is_news = seq in self._unknown_failures
+            self._unknown_failures.discard(seq)
+            next_seq = self._next_seq
+        if not is_news or self._halted is not None or self._has_ended:
+            return
+        try:
+            drive.went_on(seq, next_seq)
+        except BaseException as error:
+            self._cut_short(error)
+            raise
 
     def _has_come_back(self, seq: int, drive: Drive, future: Future[Any]) -> None:
         if future.cancelled():
@@ -278,6 +293,7 @@ class DurableRun(Sleeping):
 
     def _done(self, step: Step[T]) -> T:
         try:
+            self._must_not_be_halted()
             action = next(step)
             while True:
                 try:

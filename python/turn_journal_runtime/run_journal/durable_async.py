@@ -207,6 +207,7 @@ class AsyncDurableRun(Sleeping):
     async def _run(self, step: Step[T]) -> T:
         self._in_flight += 1
         try:
+            self._must_not_be_halted()
             action = next(step)
             while True:
                 try:
@@ -229,10 +230,16 @@ class AsyncDurableRun(Sleeping):
     async def _perform(self, action: Call | Write) -> Any:
         if isinstance(action, Write):
             return await self._offload(action)
-        if inspect.iscoroutinefunction(action.func):
-            return await action()
-        outcome = await asyncio.to_thread(action)
-        return await outcome if inspect.isawaitable(outcome) else outcome
+        try:
+            if inspect.iscoroutinefunction(action.func):
+                return await action()
+            outcome = await asyncio.to_thread(action)
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except Exception:
+            # Steps of tasks that were made together with this one's get their numbers before it has failed: they do not
+            # follow from that.
+            await asyncio.sleep(0)
+            raise
 
     async def _offload(self, function: Callable[..., T], *arguments: Any) -> T:
         # A commit that the kernel keeps takes less time than a change of threads; a flush to the disk does not.

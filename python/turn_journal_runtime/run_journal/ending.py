@@ -42,7 +42,7 @@ class HeldRun:
         """Closes the run; a driver that it was taken from records nothing any more."""
         drive = self._leave()
         if drive is not None and drive.token is not None:
-            drive.finish(outcome)
+            drive.finish(outcome, is_loops_end=False)
 
     def let_go(self) -> None:
         """Leaves the run to be driven again; nothing after `end`."""

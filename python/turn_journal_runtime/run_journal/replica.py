@@ -99,4 +99,7 @@ def _became(row: dict[str, Any], later: dict[str, Any] | None) -> bool:
         # A question is decided in its place.
         asked = {name: later["payload"].get(name) for name in row["payload"]}
         return _equal(row["payload"], asked)
+    if row.get("state") == "failed":
+        # So is whether the loop went on after a failure.
+        later = later | {"next_seq": row["next_seq"]}
     return _equal(row, later)

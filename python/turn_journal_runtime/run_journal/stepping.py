@@ -362,8 +362,12 @@ class DurableSteps(Driving):
     def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
         shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
         what = str(shown.get("error_type", "Exception"))
-        attempt = Attempt(kind, "failed", what, str(shown.get("message", "")), self._next_seq)
-        return Write(drive.attempt, seq, attempt)
+        next_seq: int | None = self._next_seq
+        if seq in self._beside:
+            # What the loop issues until it asks, it does not issue because of this.
+            self._unknown_failures.add(seq)
+            next_seq = None
+        return Write(drive.attempt, seq, Attempt(kind, "failed", what, str(shown.get("message", "")), next_seq))
 
     def _fingerprints(self, request: Any) -> dict[str, str]:
         if request is None:

@@ -107,7 +107,7 @@ class Attempt(NamedTuple):
     state: Literal["failed", "absent", "again"]
     error_type: str | None = None
     message: str | None = None
-    #: The number that the next step would have got.
+    #: The number that the next step would have got when the loop could know; None before that.
     next_seq: int | None = None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ from turn_journal_runtime.errors import (
     InvalidJournalError,
     ReplayDivergenceError,
 )
+from turn_journal_runtime.run_journal import DurableRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -102,6 +106,33 @@ def test_every_kind_of_step_is_compared(form: Form, journal: RunJournal, first: 
     with pytest.raises(ReplayDivergenceError):
         drive(form, journal, "r", second)
     drive(form, journal, "r", first)
+
+
+def test_steps_that_were_issued_beside_one_that_diverges_are_not_begun(form: Form, journal: RunJournal) -> None:
+    """Nothing is run, and the record stays as it is."""
+    tool = Tool()
+    interrupt(form, journal, "r", lambda run: run.iteration(0))
+    before = list(journal.export("r"))
+
+    if form == "async":
+
+        async def together(run: Any) -> None:
+            beside = [run.tool("t", {"n": n}, tool) for n in range(3)]
+            found = await asyncio.gather(*beside, return_exceptions=True)
+            assert [type(one) for one in found] == [ReplayDivergenceError] * 3
+
+        drive(form, journal, "r", together)
+    else:
+        with ThreadPoolExecutor(1) as pool, DurableRun(journal, "r") as run:
+            issued = threading.Event()
+            pool.submit(issued.wait)
+            steps = [run.submit(pool, "t", {"n": n}, tool) for n in range(3)]
+            issued.set()
+            for step in steps:
+                with pytest.raises(ReplayDivergenceError):
+                    step.result()
+    assert tool.calls == []
+    assert list(journal.export("r"))[1:-1] == before[1:-1]
 
 
 def test_after_a_divergence_the_drive_takes_no_further_step(form: Form, journal: RunJournal) -> None:

@@ -9,6 +9,7 @@ import pytest
 from turn_journal_runtime.errors import JournalConflictError, RunNotFoundError
 from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal
 from turn_journal_runtime.run_journal.copying import put_run, read_run, run_ids
+from turn_journal_runtime.run_journal.replica import compare_run, copy_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +66,19 @@ def test_a_run_that_is_there_is_replaced_only_on_request(filled: RunJournal) -> 
     assert filled.last_iteration("b") == 9
     put_run(filled, document, overwrite=True)
     assert read_run(filled, "b") == document
+
+
+def test_a_copy_of_a_run_that_went_on_after_a_failure_since_is_extended(journal: RunJournal, tmp_path: Path) -> None:
+    """What a failed attempt says of that is changed in its place; all else of it is as it was."""
+    with RunJournal(tmp_path / "copy.db") as copy, DurableRun(journal, "r") as run:
+        with pytest.raises(ValueError, match="no"):
+            run.tool("u", {}, _fails)
+        assert copy_run(journal, copy, "r") == "copied"
+        run.finish()
+        assert copy_run(journal, copy, "r") == "extended"
+        assert (compare_run(journal, copy, "r"), copy.uncertain("r")) == ("same", [])
+        copy._database.write("UPDATE step_attempts SET message = 'another one'", ())
+        assert compare_run(journal, copy, "r") == "conflict"
 
 
 def test_what_is_not_there_is_no_document(journal: RunJournal) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,13 @@ from tests.python.run_journal.forms import Form, Tool, drive, interrupt
 
 from turn_journal_runtime.errors import (
     InvalidJournalError,
+    JournalConflictError,
+    JournalStoreError,
     RecordedToolError,
     ReplayDivergenceError,
 )
+from turn_journal_runtime.run_journal import DurableRun
+from turn_journal_runtime.run_journal.ending import hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,3 +179,133 @@ def test_a_failed_step_is_compared_by_its_kind_too(form: Form, journal: RunJourn
     with pytest.raises(ReplayDivergenceError):
         drive(form, journal, "r", lambda run: run.tool("t", {}, tool))
     assert tool.calls == []
+
+
+def test_a_failure_of_a_run_that_is_given_up_stays_uncertain(journal: RunJournal) -> None:
+    with pytest.raises(TimeoutError), DurableRun(journal, "r") as run:
+        run.tool("t", {}, Tool(error=TimeoutError("late")))
+    held = hold(journal, "r")
+    assert held is not None
+    held.end("failed")
+    assert [step.tool for step in journal.uncertain("r")] == ["t"]
+
+
+# Steps beside each other that fail at once
+
+
+class Service:
+    """What is down, and comes back."""
+
+    def __init__(self) -> None:
+        self.is_up = False
+        self.calls: list[int] = []
+
+    def __call__(self, n: int) -> int:
+        self.calls.append(n)
+        if not self.is_up:
+            raise ConnectionError(f"refused {n}")
+        return n
+
+    async def asked(self, n: int) -> int:
+        return self(n)
+
+
+def test_submitted_steps_that_all_fail_at_once_are_all_tried_again(journal: RunJournal) -> None:
+    """Those that were submitted after the first had failed were not submitted because of it."""
+    service = Service()
+
+    def loop() -> list[int]:
+        with ThreadPoolExecutor() as pool, DurableRun(journal, "r") as run:
+            steps = []
+            for n in range(3):
+                steps.append(run.submit(pool, "call", {"n": n}, service, restart_safe=True))
+                wait(steps)
+            return [step.result() for step in steps]
+
+    with pytest.raises(ConnectionError, match="refused 0"):
+        loop()
+    assert [step.seq for step in journal.uncertain("r")] == [0, 1, 2]
+    service.is_up = True
+    assert (loop(), sorted(service.calls)) == ([0, 1, 2], [0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("ask", ["result", "exception"])
+def test_a_failure_of_a_submitted_step_that_the_loop_asked_for_and_went_on_after_is_raised_again(
+    journal: RunJournal, ask: str
+) -> None:
+    service = Service()
+
+    def loop(stops: bool) -> str:
+        with ThreadPoolExecutor() as pool, DurableRun(journal, "r") as run:
+            step = run.submit(pool, "call", {"n": 0}, service, restart_safe=True)
+            for _ in range(2):
+                try:
+                    failure = getattr(step, ask)()
+                except ConnectionError as error:
+                    failure = error
+            run.iteration(1)
+            if stops:
+                raise KeyboardInterrupt
+            return str(failure)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop(stops=True)
+    service.is_up = True
+    assert journal.uncertain("r") == []
+    assert (loop(stops=False), service.calls) == ("refused 0", [0])
+
+
+def test_a_loop_does_not_go_on_after_a_failure_of_which_it_cannot_be_noted_that_it_knows(
+    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = JournalStoreError("no space is left", details={})
+
+    def refuse(*_: Any) -> None:
+        raise full
+
+    with ThreadPoolExecutor() as pool, DurableRun(journal, "r") as run:
+        step = run.submit(pool, "call", {"n": 0}, Service())
+        wait([step])
+        monkeypatch.setattr(type(run._drive), "went_on", refuse)
+        with pytest.raises(JournalStoreError, match="no space"):
+            step.result()
+        with pytest.raises(JournalStoreError, match="no space"):
+            run.iteration(1)
+    assert [step.tool for step in journal.uncertain("r")] == ["call"]
+
+
+def test_a_failure_that_nobody_asked_for_is_what_the_loop_ended_after(journal: RunJournal) -> None:
+    with ThreadPoolExecutor() as pool, DurableRun(journal, "r") as run:
+        step = run.submit(pool, "call", {"n": 0}, Service())
+    assert journal.uncertain("r") == []
+    with pytest.raises(ConnectionError, match="refused 0"):
+        step.result()
+
+
+def test_tasks_whose_steps_all_fail_at_once_are_all_tried_again(any_journal: RunJournal) -> None:
+    service = Service()
+
+    async def loop(run: Any) -> list[int]:
+        async def branch(n: int) -> int:
+            found: int = await run.tool("call", {"n": n}, service.asked, restart_safe=True)
+            return found
+
+        return await asyncio.gather(*map(branch, range(3)))
+
+    with pytest.raises(ConnectionError, match="refused"):
+        drive("async", any_journal, "r", loop)
+    assert [step.seq for step in any_journal.uncertain("r")] == [0, 1, 2]
+    service.is_up = True
+    assert (drive("async", any_journal, "r", loop), sorted(service.calls)) == ([0, 1, 2], [0, 0, 1, 1, 2, 2])
+
+
+def test_a_step_that_no_pool_takes_cuts_the_drive_short(journal: RunJournal) -> None:
+    """It has its number: a replay with a pool that takes it would take it after those that follow."""
+    pool = ThreadPoolExecutor()
+    pool.shutdown()
+    with DurableRun(journal, "r") as run:
+        with pytest.raises(RuntimeError, match="shutdown"):
+            run.submit(pool, "call", {"n": 0}, Service())
+        with pytest.raises(JournalConflictError, match="cut short"):
+            run.iteration(0)
+    assert (journal.events("r"), journal.interrupted_runs()) == ([], ["r"])

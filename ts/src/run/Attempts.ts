@@ -10,7 +10,7 @@ export interface Attempt {
   readonly state: "failed" | "absent" | "again"
   readonly errorType: string | null
   readonly message: string | null
-  /** The number that the next step would have got. */
+  /** The number that the next step would have got when the loop could know; null before that. */
   readonly nextSeq: number | null
 }
 

@@ -178,6 +178,8 @@ const make = (
     finish: (outcome) => {
       held(() => {
         closeRun(database, runId, outcome, " AND status = 'running'")
+        // The end of a loop comes after each of its failures: none of them is the run's last word.
+        database.write("UPDATE step_attempts SET next_seq = seq WHERE run_id = ? AND state = 'failed'", runId)
         letGo(false)
       })
       ownership.end(runId, drive)

@@ -162,19 +162,25 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
           })
     )
 
-  /** Runs a tool or a model; what it fails with is recorded, and is its failure from here on. */
+  /** Records what a tool or a model has failed with, which is its failure from here on. */
+  const failed = (seq: number, kind: Kind, error: unknown): Effect.Effect<never, StepError> => {
+    const thrown = thrownBy(error)
+    const { kept } = recordable({ error_type: nameOf(thrown), message: messageOf(thrown) })
+    const errorType = String(kept["error_type"] ?? "Error")
+    const message = String(kept["message"] ?? "")
+    const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
+    return Effect.andThen(
+      attempting(() => record.attempt(seq, attempt)),
+      Effect.fail(failure(runId, seq, nameOf(thrown), messageOf(thrown)))
+    )
+  }
+
+  /** Runs a tool or a model. */
   const running = <A, E, R>(seq: number, kind: Kind, work: Effect.Effect<A, E, R>) =>
     Effect.catch(driving.within(work), (error: E): Effect.Effect<never, StepError> => {
       if (hasStopped(error)) return Effect.fail(halt(error))
-      const thrown = thrownBy(error)
-      const { kept } = recordable({ error_type: nameOf(thrown), message: messageOf(thrown) })
-      const errorType = String(kept["error_type"] ?? "Error")
-      const message = String(kept["message"] ?? "")
-      const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
-      return Effect.andThen(
-        attempting(() => record.attempt(seq, attempt)),
-        Effect.fail(failure(runId, seq, nameOf(thrown), messageOf(thrown)))
-      )
+      // Steps of fibers that are forked together with this one get their numbers first: they do not follow from its failure.
+      return Effect.flatMap(Effect.yieldNow, () => failed(seq, kind, error))
     })
 
   const attemptTool = <E, R>(seq: number, key: string, work: Effect.Effect<unknown, E, R>) =>

@@ -216,6 +216,35 @@ describe("a drive that has its run", () => {
     )
   )
 
+  it.live("tries steps again that were forked together and all failed at once", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        let isUp = false
+        const call = Effect.suspend(() => (isUp ? Effect.succeed("up") : Effect.fail(new Killed())))
+        const step = (run: DurableRun) => run.tool("call", {}, call, { restartSafe: true })
+        const loops = {
+          forks: (run: DurableRun) =>
+            Effect.flatMap(
+              Effect.forEach([0, 1, 2], () => Effect.forkChild(step(run))),
+              (fibers) => Effect.forEach(fibers, Fiber.join)
+            ),
+          exits: (run: DurableRun) =>
+            Effect.flatMap(
+              Effect.forEach([0, 1, 2], () => Effect.exit(step(run)), { concurrency: "unbounded" }),
+              Effect.all
+            )
+        }
+        for (const [runId, loop] of Object.entries(loops)) {
+          isUp = false
+          yield* Effect.flip(journal.drive(runId, loop))
+          assert.lengthOf(yield* journal.uncertain(runId), 3, runId)
+          isUp = true
+          assert.deepStrictEqual(yield* journal.drive(runId, loop), ["up", "up", "up"])
+        }
+      })
+    )
+  )
+
   it.live("tries an effect of a fork again under the key that the outside knows", () =>
     staged(({ journal }) =>
       Effect.gen(function* () {

@@ -47,6 +47,10 @@ _ATTEMPT: Final = (
     "$5, $6, $7, $8, $9::bigint, $10::double precision FROM held "
     "WHERE NOT EXISTS (SELECT 1 FROM log WHERE created_at = $10) ON CONFLICT DO NOTHING"
 )
+_KNOWN: Final = (
+    f"{_HELD} UPDATE step_attempts SET next_seq = $5 FROM held "
+    "WHERE step_attempts.run_id = held.run_id AND seq = $4 AND state = 'failed'"
+)
 #: A fence is one drive's for ever: without an owner it is a drive that has ended, perhaps by this very statement.
 _END: Final = (
     "WITH ended AS (UPDATE run_drives SET owner = NULL, holder = NULL, suspended = $3 "
@@ -55,7 +59,9 @@ _END: Final = (
 _RELEASE: Final = f"{_END} SELECT run_id FROM ended"
 _FINISH: Final = (
     f"{_END}, closed AS (UPDATE runs SET status = $5, outcome = $6, updated_at = $7 "
-    "WHERE status = 'running' AND run_id IN (SELECT run_id FROM ended)) SELECT run_id FROM ended"
+    "WHERE status = 'running' AND run_id IN (SELECT run_id FROM ended)), "
+    "gone_on AS (UPDATE step_attempts SET next_seq = seq "
+    "WHERE $8::boolean AND state = 'failed' AND run_id IN (SELECT run_id FROM ended)) SELECT run_id FROM ended"
 )
 _LOCK_RUN: Final = (
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) "
@@ -104,10 +110,16 @@ class PostgresDrive(Drive):
         ):
             raise self.lost()
 
-    def finish(self, outcome: str) -> None:
+    def went_on(self, seq: int, next_seq: int) -> None:
+        """Notes that the loop knows of a step's failure since it has issued the steps before `next_seq`."""
+        if not self._database.write(_KNOWN, (self.run_id, self.fence, self.token, seq, next_seq)):
+            raise self.lost()
+
+    def finish(self, outcome: str, *, is_loops_end: bool = True) -> None:
         """Ends the run and the drive."""
         status, text, now, _ = closing(self.run_id, outcome)
-        if not self._database.read(_FINISH, (self.run_id, self.fence, 0, self.token, status, text, now)):
+        row = (self.run_id, self.fence, 0, self.token, status, text, now, is_loops_end)
+        if not self._database.read(_FINISH, row):
             raise self.lost()
 
     def release(self, *, is_suspended: bool) -> None:
