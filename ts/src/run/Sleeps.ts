@@ -116,5 +116,5 @@ export const pendingSleeps = (database: Database, runId: string | null, time: nu
       const stored = decodeRow(run, { seq, kind: KIND_TOOL_RESULT, payload: row["payload"] as Uint8Array })
       const due = stored["result"]
       const isSleep = stored["name"] === "sleep" || stored["name"] === "sleep_until"
-      return isSleep && typeof due === "number" && due > time ? [{ runId: run, seq, until: due }] : []
+      return isSleep && typeof due === "number" && due > time && due <= LAST ? [{ runId: run, seq, until: due }] : []
     })

@@ -219,6 +219,10 @@ describe("sleeps", () => {
       yield* atNoon
       const journal = yield* make({ path: newPath(), redact: (payload) => ({ by: "us", ...payload }) })
       yield* Effect.flip(journal.drive("r", anHour({ suspend: true })))
+      // What is called so and is none, as another program may have noted it.
+      for (const [seq, result] of [null, "soon", true, 1e300].entries()) {
+        yield* journal.append({ runId: "r", seq: seq + 1, kind: "tool_result", payload: { name: "sleep", result } })
+      }
       assert.deepStrictEqual(yield* journal.pendingSleeps(), [{ runId: "r", seq: 0, until: NOON + HOUR }])
     }).pipe(Effect.scoped)
   )
