@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .checkpoints import Checkpoints
     from .drive import Drive
     from .journal import RunJournal
+    from .steps import Attempt
 
 __all__ = ["WITHIN", "Driving"]
 
@@ -126,9 +127,8 @@ class Driving:
         if self._has_ended:
             return
         if self._next_seq <= drive.last_seq:
-            self._diverge(
-                self._next_seq, drive.record.get(self._next_seq, {}), {"kind": "end"}, ["kind"], "the loop ended"
-            )
+            events = drive.record.get(self._next_seq) or _failed(drive.attempts.get(self._next_seq))
+            self._diverge(self._next_seq, events, {"kind": "end"}, ["kind"], "the loop ended")
         if drive.token is not None:
             drive.finish(outcome)
         self._leave()
@@ -267,7 +267,7 @@ class Driving:
         if attempt is None:
             return
         if attempt.kind != kind:
-            self._diverge(seq, {attempt.kind: b"{}"}, {"kind": kind, **issued}, ["kind"], f"a step of kind {kind}")
+            self._diverge(seq, _failed(attempt), {"kind": kind, **issued}, ["kind"], f"a step of kind {kind}")
         if went_on(attempt, drive.last_seq):
             raise recorded_failure(attempt.error_type or "Exception", attempt.message or "", self._run_id, seq)
 
@@ -287,6 +287,11 @@ class Driving:
                 details={"run_id": self._run_id, "seq": seq, "recorded": recorded, "issued": issued, "fields": fields},
             )
         )
+
+
+def _failed(attempt: Attempt | None) -> dict[str, bytes]:
+    """What stands at a step that has failed and has recorded nothing else."""
+    return {} if attempt is None else {attempt.kind: b"{}"}
 
 
 def _step_kind(events: Mapping[str, bytes]) -> str:
