@@ -8,10 +8,13 @@ def main() -> None:
     import io
     import sys
 
-    from .app import app
-
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal's encoding lacks is shown as its number and stops nothing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="turn-journal")
+    try:
+        from .app import app
+
+        app(prog_name="turn-journal")
+    except KeyboardInterrupt:  # before a command has begun: from there on it is the command's
+        sys.exit(130)

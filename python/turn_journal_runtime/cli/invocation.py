@@ -298,8 +298,11 @@ def given_json(text: str, hint: str) -> Any:
     """A JSON value from the command line; a bare word is taken as text."""
     import json
 
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=refuse)
     except ValueError:
         if text[:1] in '{["':
             raise typer.BadParameter("It begins like JSON and is none.", param_hint=hint) from None

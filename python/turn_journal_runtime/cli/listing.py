@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,12 +42,14 @@ def list_turns(
         _watch(where, goal, status, interval)
         return None
     turns = each("Reading", list_turn_journals(where, goal_id=goal, status=status), count_turns(where, goal))
-    return Report(turns, _blocks(turns, where, goal is not None or status is not None))
+    return Report(turns, _blocks(turns, where, goal, status))
 
 
-def _blocks(turns: Sequence[ListedTurn], root: str, narrowed: bool) -> list[Block]:
+def _blocks(turns: Sequence[ListedTurn], root: str, goal: str | None, status: str | None) -> list[Block]:
     if not turns:
-        return [Line(f"There are no {'such ' if narrowed else ''}turns in {shown_root(root)}.")]
+        narrowed = goal is not None or status is not None
+        nothing = f"There are no {'such ' if narrowed else ''}turns in {shown_root(root)}."
+        return [Line(no_turns(root, goal) or nothing)]
     rows = [
         (
             short_name(turn["goal_id"], turn["turn_key"]),
@@ -57,6 +60,17 @@ def _blocks(turns: Sequence[ListedTurn], root: str, narrowed: bool) -> list[Bloc
         for turn in turns
     ]
     return [Rows(("turn", "status", "completed", "updated"), rows, STATUS_STYLES)]
+
+
+def no_turns(root: str, goal: str | None) -> str | None:
+    """That a folder has no turns, or none of a goal: what finds none would look as if all of them were well.
+
+    None when it has some, and of a database, which would have to look at each.
+    """
+    if count_turns(root, goal) != 0:
+        return None
+    of_goal = "" if goal is None else f" of goal {goal}"
+    return f"There are no turns{of_goal} in {root}{'' if Path(root, 'goals').is_dir() else ', which has no goals/'}."
 
 
 def trouble_of(damage: TurnDamage) -> str:
@@ -83,10 +97,10 @@ def _watch(root: str, goal: str | None, status: str | None, interval: float) -> 
                     reverse=True,
                 )
                 fitting = max(console.height - _AROUND_THE_ROWS, 1)
-                blocks = _blocks(turns[:fitting], root, goal is not None or status is not None)
+                blocks = _blocks(turns[:fitting], root, goal, status)
                 if len(turns) > fitting:
                     blocks.append(Line(f"… and {counted(len(turns) - fitting, 'turn')} written before these", "dim"))
-                live.update(Group(*map(renderable_of, blocks)), refresh=True)
+                live.update(Group(*(renderable_of(block, console.width) for block in blocks)), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:
             return

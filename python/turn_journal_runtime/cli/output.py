@@ -155,7 +155,7 @@ def _print(console: Console, blocks: Sequence[Block]) -> None:
     for block in blocks:
         if before is not None and _apart(before, block):
             console.print()
-        console.print(renderable_of(block))
+        console.print(renderable_of(block, console.width))
         before = block
 
 
@@ -171,8 +171,8 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def renderable_of(block: Block) -> Any:
-    """A block as rich shows it."""
+def renderable_of(block: Block, width: int) -> Any:
+    """A block as rich shows it, in so many columns."""
     if isinstance(block, Line | Heading):
         return Text(harmless(block.text), style=block.style)
     if isinstance(block, Points):
@@ -183,9 +183,10 @@ def renderable_of(block: Block) -> Any:
     if isinstance(block, Json):
         return Text(harmless(_readable(block.value)))
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    # What a row is called stays whole, so that it can be copied, but for one that leaves the others no room.
+    longest = max((len(line) for row in block.rows for line in harmless(row[0]).splitlines()), default=0)
     for number, column in enumerate(block.columns):
-        # What a row is called stays whole, so that it can be copied.
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
+        table.add_column(column, overflow="fold", no_wrap=number == 0 and longest * 3 <= width * 2)
     for row in block.rows:
         table.add_row(*(Text(harmless(cell), style=block.styles.get(cell, "")) for cell in row))
     return table

@@ -36,7 +36,7 @@ from .invocation import (
     root_of,
     short_name,
 )
-from .listing import trouble_of
+from .listing import no_turns, trouble_of
 from .output import Block, Format, Line, Report, Rows, err
 from .progress import each
 from .runs import moment
@@ -103,7 +103,7 @@ def recover(
         if where is not None:
             must_be_stored(where)
         nothing = (
-            "Nothing to recover."
+            no_turns(runtime_root, goal) or "Nothing to recover."
             if where is None
             else "That turn may not go on, or is over; `turn-journal inspect` says which, and why. "
             "A failed one goes on with --retry-failed."

@@ -11,6 +11,7 @@ import typer
 from ..address import is_database
 from ..store import prune_turn_journals
 from .invocation import FormatOption, RootOption, YesOption, answering, root_of, short_name
+from .listing import no_turns
 from .output import Block, Format, Heading, Line, Points, Report, Rows, counted, err
 from .place import DatabaseOption, open_journal
 from .runs import short_run
@@ -57,6 +58,9 @@ def prune(
     left = [turn for turn in turns if turn["damage"]]
     pruned = [turn for turn in turns if turn["operation_id"]]
     blocks: list[Block] = [_said(counted(len(pruned), "turn"), sum(len(turn["runs"]) for turn in turns), yes)]
+    nothing = None if turns else no_turns(runtime_root, goal)
+    if nothing is not None:
+        blocks = [Line(nothing)]
     rows = [(_named(turn), str(len(turn["runs"]) or "")) for turn in turns if turn["operation_id"] or turn["runs"]]
     if rows and not yes:
         blocks.append(Rows(("turn", "runs"), rows))

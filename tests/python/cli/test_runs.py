@@ -163,6 +163,13 @@ def test_settling_otherwise_is_refused_and_changes_nothing(command: Command, db:
     assert command("settle", "died", "0", "--result", "1", "--db", db).code == 0
 
 
+def test_what_is_no_json_is_a_word_and_no_number(command: Command, db: Path) -> None:
+    assert command("settle", "died", "0", "--result", "[NaN]", "--db", db).code == 2
+    assert command("settle", "died", "0", "--result", "Infinity", "--db", db).code == 0
+    with RunJournal(db) as journal:
+        assert [event.payload for event in journal.events("died")][-1] == {"result": "Infinity"}
+
+
 def test_denying_is_a_decision(command: Command, db: Path) -> None:
     with RunJournal(db) as journal:
         command("settle", "died", "0", "--absent", "--db", db)

@@ -188,10 +188,34 @@ def test_a_terminal_gets_progress_and_lines_that_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
+def test_a_long_name_leaves_the_other_columns_room_and_is_whole(db: Path) -> None:
+    long = ":0:research" * 12
+    with RunJournal(db) as journal:
+        journal.open_run(long)
+    shown = OnTerminal("runs", "--db", str(db), NO_COLOR="1").shown()
+    lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", line) for line in shown.splitlines()]
+    assert "interrupted" in shown
+    begun = next(at for at, line in enumerate(lines) if line.startswith(long[:11]))
+    assert "".join(line.split("  ")[0].strip() for line in lines[begun:]).startswith(long)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals on Windows")
 def test_ctrl_c_ends_a_command_without_a_trace(tmp_path: Path) -> None:
     shown = interrupted("demo", interrupt_at="Starting", code=130, env={"TMPDIR": str(tmp_path)})
     assert "Traceback" not in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_a_command_has_begun_leaves_no_trace() -> None:
+    script = (
+        "import sys, types\n"
+        "def app(**_): raise KeyboardInterrupt\n"
+        "sys.modules['turn_journal_runtime.cli.app'] = types.SimpleNamespace(app=app)\n"
+        "from turn_journal_runtime.cli import main\n"
+        "main()"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,19 @@ def test_what_an_error_says_to_type_can_be_typed_and_repeats_no_password(
     assert ("hush" in refused, "`turn-journal repair TURN`" in refused) == (False, True)
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("recover",), ("prune", "--older-than", "1d")])
+def test_that_there_are_no_turns_is_said_and_not_that_all_are_well(
+    command: Command, root: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "fresh" / "goals").mkdir(parents=True)
+    assert command(*arguments, "-r", tmp_path / "empty").out.endswith("empty, which has no goals/.\n")
+    assert command(*arguments, "-r", tmp_path / "fresh").out.endswith("There are no turns in " + f"{tmp_path}/fresh.\n")
+    assert command(*arguments, "-r", root, "-g", "typo").out == f"There are no turns of goal typo in {root}.\n"
+    assert "no turns" not in command(*arguments, "-r", root, "-g", "g").out
+    assert command(*arguments, "-r", root, "-g", "typo").code == 0
+
+
 def test_a_root_that_is_not_there_is_not_said_to_have_turns(command: Command, tmp_path: Path) -> None:
     refused = command("inspect", "g/t", "-r", tmp_path / "none")
     assert (refused.code, "There is no folder" in refused.err, "`turn-journal list`" in refused.err) == (3, True, False)
