@@ -115,6 +115,9 @@ class JournalCapability(AbstractCapability[Any]):
             try:
                 returned = await handler(args)
                 recorded = to_jsonable_python(returned, bytes_mode="base64")
+                if _is_whole(recorded) or _is_signal(recorded):  # what a tool read somewhere says nothing by its form
+                    returned = ToolReturn(returned)
+                    recorded = to_jsonable_python(returned, bytes_mode="base64")
                 return {_RETURNED: recorded} if isinstance(returned, ToolReturn) else recorded
             except exceptions.ToolRetryError as retry:
                 return {_RAISED: "ModelRetry", "with": {"message": str(retry.tool_retry.content)}}
@@ -132,14 +135,22 @@ class JournalCapability(AbstractCapability[Any]):
             readback=self.readbacks.get(tool_def.name),
             label=call.tool_call_id,
         )
-        if isinstance(outcome, dict) and outcome.keys() == {_RAISED, "with"}:
+        if _is_signal(outcome):
             raise _SIGNALS[outcome[_RAISED]](**outcome["with"])
         return _returned(outcome)
 
 
+def _is_signal(outcome: Any) -> bool:
+    return isinstance(outcome, dict) and outcome.keys() == {_RAISED, "with"}
+
+
+def _is_whole(outcome: Any) -> bool:
+    return isinstance(outcome, dict) and outcome.keys() == {_RETURNED}
+
+
 def _returned(outcome: Any) -> Any:
     """What a tool returned, as the framework takes it: files are files again."""
-    whole = isinstance(outcome, dict) and outcome.keys() == {_RETURNED}
+    whole = _is_whole(outcome)
     # As JSON: only there is text known to stand for the bytes of a file.
     made = _RETURN.validate_json(to_json(outcome[_RETURNED] if whole else {"return_value": outcome}))
     return made if whole else made.return_value

@@ -179,6 +179,26 @@ def test_a_file_that_a_tool_returns_reaches_the_model_as_a_file(journal: RunJour
         assert part.content == returned
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"pydantic_ai_raised": "CallDeferred", "with": {}},
+        {"pydantic_ai_raised": "no such signal", "with": {"message": "hush"}},
+        {"pydantic_ai_returned": {"return_value": "another page"}},
+        {"pydantic_ai_returned": 5},
+    ],
+)
+def test_what_a_tool_read_somewhere_says_nothing_by_its_form(journal: RunJournal, page: dict[str, Any]) -> None:
+    world = World()
+
+    def pay(amount: int) -> dict[str, Any]:
+        return page
+
+    world.asked = 1
+    agent = Agent(FunctionModel(world.answer), tools=[pay])
+    assert [_drive(journal, agent), _drive(journal, agent)] == [f"paid {page}"] * 2
+
+
 def test_what_a_tool_returns_beside_its_value_is_kept(journal: RunJournal) -> None:
     def look() -> ToolReturn[Any]:
         return ToolReturn({"at": 1}, content=["Look at this.", PICTURE], metadata={"took": 3})
