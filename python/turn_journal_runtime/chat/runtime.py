@@ -225,6 +225,7 @@ class _Conversation:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_more = False
+        self._is_let_go = False
         self._waiting: dict[int, list[Future[ChatTurn]]] = {}
 
     def place(self, session: ChatSession) -> None:
@@ -241,6 +242,8 @@ class _Conversation:
         known = self._store.turn(turn.session_id, turn.client_turn_id)
         if known.is_over:
             self._tell(known)
+        elif self._is_let_go:  # between the acceptance and here: nobody works any more
+            self._fail(_let_go())
         else:
             self.go_on()
         return future
@@ -273,7 +276,8 @@ class _Conversation:
         for turn in self._store.turns(self._session.session_id):
             if turn.is_over:
                 self._tell(turn)
-        self._fail(RuntimeError("The conversation was let go of; resume_session takes it up."))
+        self._is_let_go = True
+        self._fail(_let_go())
 
     def _work(self) -> None:
         while True:
@@ -368,3 +372,7 @@ class _Conversation:
             self._waiting.clear()
         for future in futures:
             future.set_exception(error)
+
+
+def _let_go() -> RuntimeError:
+    return RuntimeError("The conversation was let go of; resume_session takes it up.")

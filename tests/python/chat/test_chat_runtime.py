@@ -347,6 +347,26 @@ def test_a_question_stops_the_conversation_until_it_is_answered(chat: Chat) -> N
     assert answered.result == {"result_kind": "validated_progress", "said": "yes"}
 
 
+def test_a_message_that_is_accepted_as_the_runtime_ends_is_not_waited_for(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = chat.runtime()
+    session = runtime.open_session(**PLACE)
+    accept = chat.store.accept
+
+    def accept_as_it_ends(*message: Any) -> Any:
+        runtime.close()
+        return accept(*message)
+
+    monkeypatch.setattr(chat.store, "accept", accept_as_it_ends)
+    submitted = runtime.submit_turn(session.session_id, "hello", "m-1")
+    with pytest.raises(RuntimeError, match="let go of"):
+        submitted.wait(5)
+    monkeypatch.undo()
+    chat.runtime().resume_session(session_id=session.session_id, **PLACE)
+    assert chat.runtimes[-1].submit_turn(session.session_id, "hello", "m-1").wait(20).status == "answered"
+
+
 def test_a_factory_that_fails_loses_no_message(chat: Chat) -> None:
     broken = [True]
 
