@@ -48,20 +48,29 @@ class TurnRuns:
         )
 
     def open_again(self, anew: int) -> None:
-        """Has a run go on that was closed when its turn was given up."""
+        """Has the runs go on that were closed when their turn was given up."""
         journal = self._journal or self._opened.enter_context(self._root.runs_there())
-        run_id = run_id_of(self._plan.turn_key, anew)
-        meta = None if journal is None else journal.run_meta(run_id)
-        if journal is not None and meta is not None and meta.status == CANCELLED:
-            journal.open_run(run_id)
+        for runs, run_id in _with_inner(journal, run_id_of(self._plan.turn_key, anew)):
+            meta = runs.run_meta(run_id)
+            if meta is not None and meta.status == CANCELLED:
+                runs.open_run(run_id)
 
     def close(self) -> None:
         """Closes what was opened here."""
         self._opened.close()
 
 
+def _with_inner(journal: RunJournal | None, run_id: str) -> list[tuple[RunJournal, str]]:
+    """A run, then those inside of its tools, as far as they are in the same journal; none where there is no journal."""
+    from ..run_journal.copying import run_ids
+
+    if journal is None:
+        return []
+    return [(journal, run_id), *((journal, one) for one in run_ids(journal) if one.startswith(f"{run_id}:"))]
+
+
 class AbandonedRun:
-    """The run of a turn that is given up.
+    """The run of a turn that is given up, with the runs inside of its tools.
 
     Args:
         root: Where the turn is.
@@ -76,40 +85,43 @@ class AbandonedRun:
         self._run_id = run_id
         self._take_over = take_over
         self._opened = ExitStack()
-        self._held: HeldRun | None = None
+        self._held: list[HeldRun] = []
 
     def in_doubt(self) -> tuple[str, ...]:
-        """The keys of its tools that may have run: recorded as begun, without an outcome. The run's own id stands for
+        """The keys of its tools that may have run: recorded as begun, without an outcome. A run's own id stands for
         those of a record that is damaged."""
-        journal = self._found()
-        try:
-            return () if journal is None else tuple(step.idempotency_key for step in journal.uncertain(self._run_id))
-        except JournalCorruptError:
-            return (self._run_id,)
+        keys: dict[str, None] = {}
+        for journal, run_id in _with_inner(self._found(), self._run_id):
+            try:
+                keys |= dict.fromkeys(step.idempotency_key for step in journal.uncertain(run_id))
+            except JournalCorruptError:
+                keys[run_id] = None
+        return tuple(keys)
 
     def hold(self) -> None:
-        """Keeps the run from going on, when it has not ended.
+        """Keeps the run from going on, when it has not ended, and what is driven inside of its tools.
 
         Raises:
             TurnBusyError: A living driver has it; nothing was changed.
         """
         from ..run_journal.ending import hold
 
-        journal = self._found()
-        self._held = None if journal is None else hold(journal, self._run_id, take_over=self._take_over)
+        for journal, run_id in _with_inner(self._found(), self._run_id):
+            held = hold(journal, run_id, take_over=self._take_over)
+            if held is not None:
+                self._held.append(held)
 
     def cancel(self) -> str | None:
-        """Closes the run that is held; its id."""
-        if self._held is None:
-            return None
-        self._held.end(CANCELLED)
-        return self._run_id
+        """Closes the runs that are held, the turn's own one last; its id."""
+        for held in reversed(self._held):
+            held.end(CANCELLED)
+        return self._run_id if any(held.run_id == self._run_id for held in self._held) else None
 
     def let_go(self) -> None:
-        """Leaves the run as it is by now, and closes what was opened here."""
+        """Leaves the runs as they are by now, and closes what was opened here."""
         with self._opened:
-            if self._held is not None:
-                self._held.let_go()
+            for held in self._held:
+                held.let_go()
 
     def _found(self) -> RunJournal | None:
         if self._journal is None:

@@ -27,6 +27,7 @@ from tests.python.turns.world import (
 )
 
 from turn_journal_runtime import (
+    DurableRun,
     GivenUpTurn,
     InvalidJournalError,
     JournalConflictError,
@@ -34,6 +35,7 @@ from turn_journal_runtime import (
     RunJournal,
     TurnBusyError,
     TurnRecoveryBlockedError,
+    current_idempotency_key,
     inspect_turn_journal,
     list_turn_journals,
     load_turn_journal,
@@ -377,6 +379,86 @@ def test_its_run_is_closed_in_the_journal_that_the_driver_was_given(turn: Turn, 
         assert runs.interrupted_runs(include_owned=True) == []
 
 
+class Research:
+    """A host with a loop inside of its tool, in the journal of the turn or in another handle on it."""
+
+    def __init__(self, turn: Turn, *, waits: bool = False) -> None:
+        self._turn = turn
+        self._waits = waits
+        self.at_work, self.given_up = threading.Event(), threading.Event()
+        self.did: list[str] = []
+
+    def __call__(self, context: Any) -> dict[str, Any]:
+        context.tool("research", {}, self._inner, restart_safe=True)
+        return dict(RESULT)
+
+    def _inner(self) -> None:
+        with self._turn.runs() as runs, DurableRun(runs, current_idempotency_key() or "") as run:
+            run.tool("look", {}, lambda: self.did.append("look"))
+            self.at_work.set()
+            if self._waits:
+                assert self.given_up.wait(60)
+            if not self.given_up.is_set():
+                run.tool("send", {}, _die)
+            run.tool("send", {}, lambda: self.did.append("send"))
+
+
+def test_the_runs_inside_of_its_tools_are_closed_and_go_on_with_it(turn: Turn) -> None:
+    agent = Research(turn)
+    turn.kill(CallableHost(agent))
+    inner = f"{PLAN.turn_key}:0:research"
+    with turn.runs() as runs:
+        assert sorted(runs.interrupted_runs()) == [PLAN.turn_key, inner]
+        given = give_up(turn)
+        assert (given.run_id, given.in_doubt) == (PLAN.turn_key, (inner, f"{inner}:1:send"))
+        assert runs.interrupted_runs() == []
+        assert give_up(turn).in_doubt == given.in_doubt
+        runs.settle(inner, 1, absent=True)
+        agent.given_up.set()
+        assert turn.run(CallableHost(agent), retry_failed=True).ok
+        assert agent.did == ["look", "send"]
+        found = runs.run_meta(inner)
+        assert found is not None
+        assert found.status == "done"
+
+
+def test_a_driver_whose_turn_is_given_up_does_no_further_step_inside_of_a_tool(root: Path | str) -> None:
+    turn = Turn(root, is_async=False)
+    agent = Research(turn, waits=True)
+    ended: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            turn.run(CallableHost(agent))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    assert agent.at_work.wait(60)
+    give_up(turn, take_over=True)
+    agent.given_up.set()
+    thread.join(60)
+    assert (agent.did, len(ended)) == (["look"], 1)
+    with turn.runs() as runs:
+        assert runs.interrupted_runs(include_owned=True) == []
+
+
+def test_a_run_inside_of_a_tool_that_somebody_drives_is_refused_and_nothing_is_changed(turn: Turn) -> None:
+    turn.kill(CallableHost(Research(turn)))
+    before, inner = turn.journal, f"{PLAN.turn_key}:0:research"
+    with turn.runs() as runs:
+        driver = DurableRun(runs, inner)
+        driver.start()
+        with pytest.raises(TurnBusyError) as busy:
+            give_up(turn)
+        assert busy.value.details["run_id"] == inner
+        assert turn.journal == before
+        assert runs.interrupted_runs() == [PLAN.turn_key], "and the turn's own run was let go"
+        driver.release()
+    assert give_up(turn).changed
+
+
 def test_a_turn_without_a_run_gets_none(turn: Turn) -> None:
     put(turn.root, 0, None)
     assert give_up(turn).run_id is None
@@ -486,8 +568,6 @@ def test_a_turn_that_somebody_drives_is_refused_and_its_driver_named(turn: Turn)
 
 
 def test_a_run_that_somebody_drives_by_itself_is_refused_and_nothing_is_changed(turn: Turn) -> None:
-    from turn_journal_runtime import DurableRun
-
     turn.kill(CallableHost(working))
     before = turn.journal
     with turn.runs() as runs:
