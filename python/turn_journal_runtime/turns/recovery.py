@@ -15,6 +15,8 @@ from .due import names_of
 from .outcome import retry_due
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..flow import Flow
     from .root import TurnRoot
 
@@ -54,9 +56,15 @@ class RecoverableTurn:
 
 
 def recoverable_flow(
-    root: TurnRoot, *, goal_id: str | None, retry_failed: bool, now: float | None
+    root: TurnRoot,
+    *,
+    goal_id: str | None,
+    retry_failed: bool,
+    now: float | None,
+    but: Container[tuple[str, str]] = (),
 ) -> Flow[list[RecoverableTurn]]:
-    """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other."""
+    """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other, and
+    those in `but`, by goal and key, are not looked into."""
     moment = time.time() if now is None else now
     found: list[RecoverableTurn] = []
     stopped = yield from store_flows.each(store_flows.recoverable(root.address, goal_id, False))
@@ -69,6 +77,8 @@ def recoverable_flow(
         seen.add(address)
         if listed["damage"] is not None:
             found.append(_damaged(*address, listed["damage"]["message"]))
+            continue
+        if address in but:
             continue
         try:
             turn = yield from look_at(root, *address, retry_failed, _seconds(listed.get("updated_at")))

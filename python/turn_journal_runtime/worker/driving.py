@@ -25,16 +25,17 @@ from ..turns.due import DueTurn
 from ..turns.giving_up import given_up_by
 from ..turns.outcome import TurnRecoveryBlockedError, TurnResult
 from ..turns.plan import PHASES
-from ..turns.recovery import look_at
+from ..turns.recovery import look_at, recoverable_flow
 from ..turns.root import open_root
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Container
 
     from ..session_recovery import SessionBindingResolver
+    from ..turns.recovery import RecoverableTurn
     from .queue import Job
 
-__all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of"]
+__all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of", "stopped_turns"]
 
 #: What drives a turn: a function of the program, sync or async.
 Entry: TypeAlias = "Callable[[DueTurn], Any]"
@@ -87,6 +88,16 @@ async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None)
         retry_failed=is_failed,
         session_binding_resolver=resolver,
     )
+
+
+async def stopped_turns(
+    root: str, *, goal_id: str | None, retry_failed: bool, but: Container[tuple[str, str]]
+) -> list[RecoverableTurn]:
+    """The turns that stopped and may go on now, but for some, by goal and key: to look into one takes three calls."""
+    client = default_async_client()
+    turns = open_root(root, client.for_threads)
+    flow = recoverable_flow(turns, goal_id=goal_id, retry_failed=retry_failed, now=None, but=but)
+    return await run_async(flow, client)
 
 
 async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:

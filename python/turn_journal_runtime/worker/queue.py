@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
-__all__ = ["DRIVE", "FIND", "Job", "defer", "open_queue", "queue_of"]
+__all__ = ["DRIVE", "FIND", "Job", "defer", "open_queue", "queue_of", "waiting_in"]
 
 #: The names of the tasks.
 DRIVE: Final = "turn_journal_runtime.drive"
@@ -107,3 +107,10 @@ async def defer(queue: App, job: Job, *, at: datetime | None = None, sooner: boo
                     await queue.job_manager.cancel_job_by_id_async(one.id, delete_job=True)
         else:
             return True
+
+
+async def waiting_in(queue: App, goal_id: str | None) -> set[tuple[str, str]]:
+    """The turns that wait to be looked at, now or later, by goal and key; of one goal, or of all."""
+    own = None if goal_id is None else queue_of(goal_id)
+    jobs = await queue.job_manager.list_jobs_async(queue=own, task=DRIVE, status="todo")
+    return {(str(job.task_kwargs["goal_id"]), str(job.task_kwargs["turn_key"])) for job in jobs}

@@ -26,11 +26,10 @@ from ..errors import TurnJournalError
 from ..flow import is_async
 from ..run_journal.postgres.address import Address
 from ..settings import current
-from ..turns.aio import recoverable_turns
-from .driving import Outcome, due_turn, in_thread, outcome_of
+from .driving import Outcome, due_turn, in_thread, outcome_of, stopped_turns
 from .faults import Trouble, queue_error, refuse_folder
 from .log import say
-from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of
+from .queue import DRIVE, FIND, Job, defer, open_queue, queue_of, waiting_in
 from .schema import refuse_other_version
 
 if TYPE_CHECKING:
@@ -269,7 +268,9 @@ class _Worker:
         try:
             for job in await self._queue.job_manager.get_stalled_jobs(seconds_since_heartbeat=lease):
                 await self._give_back(job)
-            for turn in await recoverable_turns(self._root, goal_id=goal_id, retry_failed=retry_failed):
+            # Those come up by themselves: a thousand that sleep are not looked into each time.
+            waiting = await waiting_in(self._queue, goal_id)
+            for turn in await stopped_turns(self._root, goal_id=goal_id, retry_failed=retry_failed, but=waiting):
                 if turn.damage is not None:
                     self._tell_damage(f"{turn.goal_id}/{turn.turn_key}", turn.damage)
                 elif turn.turn_key not in self._drives and turn.agent_id is not None and turn.todo_id is not None:

@@ -132,7 +132,7 @@ def test_a_look_that_takes_long_keeps_no_turn_from_being_driven(database: str, m
         assert not [task for task in asyncio.all_tasks() if "_find" in repr(task.get_coro())]
         return summary
 
-    monkeypatch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+    monkeypatch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
     assert asyncio.run(work()) == Summary({"done": 1}, 0)
     assert looks == 1
 

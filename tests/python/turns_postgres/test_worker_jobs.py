@@ -24,13 +24,13 @@ from turn_journal_runtime.errors import (
     UncertainEffectError,
 )
 from turn_journal_runtime.turns import RecoverableTurn, TurnResult, run_turn
-from turn_journal_runtime.turns.aio import recoverable_turns
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.turns.outcome import TurnRecoveryBlockedError
 from turn_journal_runtime.turns.plan import plan_turn
+from turn_journal_runtime.turns.recovery import look_at
 from turn_journal_runtime.worker import schema
 from turn_journal_runtime.worker.aio import defer_turn
-from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of
+from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of, stopped_turns
 from turn_journal_runtime.worker.log import LOGGER
 from turn_journal_runtime.worker.queue import DRIVE, FIND, Job, defer, open_queue
 from turn_journal_runtime.worker.worker import Summary, _NoRoom, _unheard, _Worker, run_worker
@@ -202,17 +202,44 @@ def test_a_turn_that_is_at_hand_takes_no_second_place(database: str) -> None:
         return int(found)
 
     async def look(*given: Any, **wanted: Any) -> list[Any]:
-        found = await recoverable_turns(*given, **wanted)
+        found = await stopped_turns(*given, **wanted)
         most.append(jobs())
         looks.release()
         return found
 
     most: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+        patch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
         done = _work(database, entry, lambda: len(most) > 3, every=1, concurrency=2)
     # With both places taken there would be no third look.
     assert ("failed" not in done.events, max(most)) == (True, 1)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("goal_id", [None, GOAL])
+def test_a_turn_that_waits_in_the_queue_is_not_looked_into_each_time(goal_id: str | None, database: str) -> None:
+    """A thousand that sleep would be three thousand questions to the database, every ten seconds."""
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT}
+    for todo in ("sleeps", TODO):
+        with pytest.raises(KilledError):
+            run_turn(database, **names, todo_id=todo, host=ScriptedHost(KilledError()))
+    asyncio.run(defer_turn(database, **names, todo_id="sleeps", not_before=time.time() + 3600))
+    looks, looked_into = 0, set()
+
+    async def look(*given: Any, **wanted: Any) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        return await stopped_turns(*given, **wanted)
+
+    def look_into(root: Any, goal: str, key: str, *more: Any) -> Any:
+        looked_into.add(key)
+        return look_at(root, goal, key, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turn_journal_runtime.turns.recovery.look_at", look_into)
+        patch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
+        done = _work(database, lambda _: None, lambda: looks > 2, every=1, goal_id=goal_id)
+    assert (done.events["done"] > 0, looked_into) == (True, {KEY})
 
 
 @pytest.mark.process
@@ -226,7 +253,7 @@ def test_what_cannot_be_read_is_told_once(database: str, caplog: pytest.LogCaptu
 
     caplog.set_level("WARNING", LOGGER)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turn_journal_runtime.worker.worker.recoverable_turns", look)
+        patch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
         _work(database, _fail, lambda: looks > 1, every=1)
     assert [one.getMessage() for one in caplog.records] == [
         f"blocked {GOAL}/key: it cannot be read: its lines are torn"
