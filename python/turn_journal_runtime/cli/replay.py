@@ -20,7 +20,7 @@ from .runs import run_named, short_run
 if TYPE_CHECKING:
     from ..replay_check import Loop
     from ..run_journal import RunJournal
-    from .documents import CheckedRun, ReplayProblem
+    from .run_documents import CheckedRun, ReplayProblem
 
 _STYLES = {"replays": "green", "parts": "red"}
 

@@ -19,7 +19,8 @@ from .verification import GoalOption  # noqa: TC001 - typer reads it
 
 if TYPE_CHECKING:
     from ..documents import PrunedTurn
-    from .documents import PrunedRuns, PruneOutcome, Vacuumed
+    from .documents import PruneOutcome
+    from .run_documents import PrunedRuns, Vacuumed
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGES: Final = "90s, 15m, 12h, 30d, 8w"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..run_journal import JournalEvent, PendingApproval, RunJournal, UncertainStep
     from ..run_journal.listing import RunSummary
-    from .documents import Decided, Settled
+    from .run_documents import Decided, Settled
 
     T = TypeVar("T")
 

@@ -50,6 +50,18 @@ def test_a_schema_is_one_and_refuses_what_it_does_not_name(path: Path) -> None:
             fits(path.stem, answer)
 
 
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: str(path.stem))
+def test_every_field_of_an_answer_says_what_it_is(path: Path) -> None:
+    def fields(schema: Any) -> list[tuple[str, Any]]:
+        inner = list(schema.values()) if isinstance(schema, dict) else schema if isinstance(schema, list) else []
+        own = schema.get("properties", {}) if isinstance(schema, dict) and schema.get("type") == "object" else {}
+        return [*own.items(), *(found for one in inner for found in fields(one))]
+
+    answer = json.loads(path.read_text(encoding="utf-8"))
+    assert [name for name, field in fields(answer) if not str(field.get("description", "")).endswith(".")] == []
+    assert fields(answer) or path.stem == "show"
+
+
 #: The types of `documents`, by the names that the core's schemas have for them.
 _OF_CORE = {name: name for name, value in vars(documents).items() if hasattr(value, "__required_keys__")} | {
     "RecoverableJournal": "RecoverableTurn",
