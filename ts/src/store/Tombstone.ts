@@ -71,8 +71,7 @@ const REQUESTS: ReadonlyArray<RecoveryRequest> = [
 ]
 
 /** That somebody decided that a failed turn is not tried again, as `give_up_turn` notes it in the audit. */
-const isGivenUp = ({ status, recovery_audit: audit }: JsonObject): boolean =>
-  status === "failed" && isObject(audit) && isObject(audit["given_up"])
+const isGivenUp = ({ recovery_audit: audit }: JsonObject): boolean => isObject(audit) && isObject(audit["given_up"])
 
 /**
  * The tombstone of a turn that is over for good; null for one that may still go on. `givenUp`: one that somebody gave up is
