@@ -186,7 +186,7 @@ def claim(
     task: str,
     metadata: Mapping[str, Any] | None,
     max_resumes: int,
-    take_over: bool = False,
+    take_over: bool,
 ) -> Drive:
     """Takes a run for one driver, or its record alone when it has ended. What was resumed is counted before it starts.
 

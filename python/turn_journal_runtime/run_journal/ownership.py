@@ -11,7 +11,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TurnBusyError
-from .connection import MEMORY
 from .liveness import Owner, describe, is_alive
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Ownership:
             return False
         if self._owner is not None and token == self._owner.token:
             return run_id in self._drivers
-        if self._path != MEMORY and is_alive(self._path, token):
+        if is_alive(self._path, token):
             return True
         self._dead.add(token)
         return False

@@ -124,6 +124,13 @@ def test_a_decision_is_a_value_and_has_a_person(form: Form, journal: RunJournal,
     assert len(journal.pending_approvals()) == 1
 
 
+@pytest.mark.parametrize("question", [None, 5, b"Pay?"])
+def test_a_question_is_a_text(form: Form, journal: RunJournal, question: Any) -> None:
+    with pytest.raises(InvalidJournalError, match="A question is a text"):
+        drive(form, journal, "r", lambda run: run.approval(question))
+    assert journal.events("r") == []
+
+
 def test_waiting_uses_up_no_resumes(form: Form, journal: RunJournal) -> None:
     for _ in range(5):
         with pytest.raises(TurnSuspended):

@@ -382,6 +382,8 @@ def test_an_async_step_inside_of_a_steps_function_is_refused(journal: RunJournal
 def test_an_inner_run_that_stops_is_no_failure_of_the_step(
     form: Form, journal: RunJournal, stop: type[Exception], step: str
 ) -> None:
+    caught: list[type[Exception]] = []
+
     def inner() -> None:
         raise stop("the inner run has stopped")
 
@@ -390,10 +392,12 @@ def test_an_inner_run_that_stops_is_no_failure_of_the_step(
             return await (run.model(work) if step == "model" else run.tool("t", {}, work, restart_safe=True))
         except RecordedToolError:
             return "taken for a failure"
-        except Exception:
+        except Exception as error:
+            caught.append(type(error))
             return await run.iteration(1)
 
     with pytest.raises(stop):
         drive(form, journal, "r", partial(loop, work=inner))
+    assert caught == [stop]
     assert all(step.error_type is None for step in journal.uncertain("r"))
     assert drive(form, journal, "r", partial(loop, work=lambda: "done")) == "done"

@@ -1,6 +1,6 @@
 /** Who drives a run: the owner behind one journal handle, and its view of the others. run-journal.md, section 4. */
 import { TurnBusy } from "../contract/Errors.ts"
-import { type Database, MEMORY } from "./Database.ts"
+import type { Database } from "./Database.ts"
 import { isAlive, makeOwner, type Owner } from "./Liveness.ts"
 
 export interface Ownership {
@@ -27,7 +27,7 @@ export const make = (database: Database): Ownership => {
   const isDriven = (runId: string, token: string | null): boolean => {
     if (token === null || dead.has(token)) return false
     if (token === own?.token) return drivers.has(runId)
-    if (database.path !== MEMORY && isAlive(database.path, token)) return true
+    if (isAlive(database.path, token)) return true
     dead.add(token)
     return false
   }
