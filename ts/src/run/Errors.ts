@@ -42,7 +42,7 @@ export class RecordedToolError extends Schema.TaggedError<RecordedToolError>()("
   details: Details
 }) {}
 
-/** The run waits for a decision. */
+/** The run waits in no process: for a decision, drive it again after `approve`, or until `details.due_at`, drive it again then. */
 export class TurnSuspended extends Schema.TaggedError<TurnSuspended>()("TurnSuspended", {
   kind: Schema.Literals(["turn_suspended"]),
   message: Schema.String,
