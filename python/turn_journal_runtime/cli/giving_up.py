@@ -14,7 +14,17 @@ from ..journal import load_turn_journal, turn_journal_path
 from ..turns import give_up_turn
 from ..turns.giving_up import foresee_flow
 from ..turns.root import open_root
-from .invocation import FormatOption, RootOption, TurnArgument, YesOption, address_of, answering, owner_of, this_user
+from .invocation import (
+    FormatOption,
+    RootOption,
+    TurnArgument,
+    YesOption,
+    address_of,
+    answering,
+    owner_of,
+    said_root,
+    this_user,
+)
 from .output import Block, Format, Line, Points, Report
 from .recovery import driver_of
 
@@ -52,15 +62,15 @@ def give_up(
     names: dict[str, Any] = {"goal_id": where.goal_id, "agent_id": owner, "turn_key": where.turn_key}
     if not yes:
         found = run(foresee_flow(open_root(where.root, default_client()), **names, by=who), default_client())
-        return _report(where, found, driver_of(*where) if found.changed and not take_over else None, done=False)
+        driver = driver_of(*where) if found.changed and not take_over else None
+        return _report(where, found, driver, root, done=False)
     if reason is None:
         raise typer.BadParameter("Say why: it is kept in the journal.", param_hint="--reason")
-    return _report(
-        where, give_up_turn(where.root, **names, reason=reason, by=who, take_over=take_over), None, done=True
-    )
+    given = give_up_turn(where.root, **names, reason=reason, by=who, take_over=take_over)
+    return _report(where, given, None, root, done=True)
 
 
-def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, *, done: bool) -> Report:
+def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, root: str | None, *, done: bool) -> Report:
     name = where.short
     document: GiveUpOutcome = {"done": done and turn.changed, "driven": driver is not None, **asdict(turn)}  # type: ignore[typeddict-item]
     blocks: list[Block] = []
@@ -86,7 +96,11 @@ def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, *, done: 
     if driver is not None:
         blocks.append(Line(f"It would be refused just now: {driver}.", "yellow"))
     if done:
-        blocks.append(Line(f"`turn-journal recover {shlex.quote(name)} --retry-failed` takes it up again.", "dim"))
+        blocks.append(
+            Line(
+                f"`turn-journal recover {shlex.quote(name)}{said_root(root)} --retry-failed` takes it up again.", "dim"
+            )
+        )
     elif turn.changed:
         blocks.append(Line("Nothing was changed. Add --yes and a --reason to give it up.", "dim"))
     return Report(document, blocks)

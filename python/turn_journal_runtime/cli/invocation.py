@@ -92,7 +92,7 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
         try:
             report = command(*args, **kwargs)
         except TurnJournalError as error:
-            hint = _hint(error, kwargs.get("turn"))
+            hint = _hint(error, kwargs.get("turn"), kwargs.get("root"))
             show_error(error.message, kind=error.kind, details=error.details, format=wanted, hint=hint)
             raise typer.Exit(exit_code(error)) from None
         except OSError as error:
@@ -121,7 +121,7 @@ def _show(report: Report, format: Format) -> None:
         raise typer.Exit(1) from None
 
 
-def _hint(error: TurnJournalError, turn: object) -> str:
+def _hint(error: TurnJournalError, turn: Any, root: Any) -> str:
     """What a person can do about an error, of the turn that was named for instance, where the error does not say it."""
     if isinstance(error, StoreUnavailableError) and "reached" not in error.message:
         return "See that the server runs, and that it can be reached from here."
@@ -129,7 +129,7 @@ def _hint(error: TurnJournalError, turn: object) -> str:
         return ""
     if isinstance(error, JournalCorruptError):
         # An address of a database may hold a password.
-        named = "TURN" if is_database(str(turn)) else shlex.quote(str(turn))
+        named = ("TURN" if is_database(turn) else shlex.quote(turn)) + said_root(root)
         return f"`turn-journal repair {named}` says what could be put right; it changes nothing without --yes."
     if isinstance(error, JournalNotFoundError) and error.kind != "root_not_found":
         return "`turn-journal list` shows the turns that are there, `turn-journal history` their transitions."
@@ -166,6 +166,24 @@ def root_of(root: str | None) -> str:
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )
     return root
+
+
+def is_typed(value: str | None, variable: str) -> bool:
+    """Whether an option was given on the command line, and not by its variable."""
+    return value is not None and value != os.environ.get(variable)
+
+
+def said_again(option: str, value: str | None, variable: str) -> str:
+    """An option as it has to be said again in the next command."""
+    if value is None or not is_typed(value, variable):
+        return ""
+    # An address may hold a password.
+    return f" {option} {'URL' if is_database(value) else shlex.quote(value)}"
+
+
+def said_root(root: str | None) -> str:
+    """Where the turns are, as it was said, to be said again in the next command."""
+    return said_again("--root", root, ROOT_VARIABLE)
 
 
 def shown_root(root: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +15,7 @@ from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
 from ..run_journal.schema import TABLES
 from ..turns.folder_root import run_journal_path
-from .invocation import ROOT_VARIABLE, root_of
+from .invocation import ROOT_VARIABLE, is_typed, root_of, said_again, said_root
 
 _VARIABLE = "TURN_JOURNAL_RUNS"
 
@@ -83,21 +81,10 @@ def _place_of(db: str | None, root: str | None) -> str:
 
 def _meant(db: str | None, root: str | None) -> str | None:
     """The journal, unless it is named by a variable alone, and turns are named where the command was typed."""
-    return None if _is_typed(root, ROOT_VARIABLE) and not _is_typed(db, _VARIABLE) else db
-
-
-def _is_typed(value: str | None, variable: str) -> bool:
-    return value is not None and value != os.environ.get(variable)
+    return None if is_typed(root, ROOT_VARIABLE) and not is_typed(db, _VARIABLE) else db
 
 
 def said_place(db: str | None, root: str | None) -> str:
     """Where the runs are, as it was said, to be said again in the next command."""
     db = _meant(db, root)
-    return _said("--root", root, ROOT_VARIABLE) if db is None else _said("--db", db, _VARIABLE)
-
-
-def _said(option: str, value: str | None, variable: str) -> str:
-    if value is None or not _is_typed(value, variable):
-        return ""
-    # An address may hold a password.
-    return f" {option} {'URL' if is_database(value) else shlex.quote(value)}"
+    return said_root(root) if db is None else said_again("--db", db, _VARIABLE)

@@ -43,7 +43,7 @@ def test_it_says_what_would_be_and_changes_nothing_until_it_is_told_to(
     told = ("give-up", NAME, "-r", tmp_path, "--yes", "--reason", "Settled by hand.")
     done = command(*told)
     assert (done.code, f"{NAME} is given up" in done.out) == (0, True)
-    assert f"turn-journal recover {NAME} --retry-failed" in done.out
+    assert f"turn-journal recover {NAME} --root {tmp_path} --retry-failed" in done.out
     again = command(*told, "--by", "bert", "-f", "json").json
     assert (again["done"], again["changed"], again["by"]) == (False, False, getpass.getuser())
     assert again["in_doubt"] == [PLAN.effect_ref("quota_spend")]
@@ -59,7 +59,7 @@ def test_what_it_says_to_type_can_be_typed_whatever_the_goal_is_called(command: 
     (turn,) = list_turn_journals(tmp_path)
     name = f"{turn['goal_id']}/{turn['turn_key'][:19]}"
     done = command("give-up", name, "-r", tmp_path, "--yes", "--reason", "No more.")
-    assert f"`turn-journal recover '{name}' --retry-failed`" in done.out
+    assert f"`turn-journal recover '{name}' --root {tmp_path} --retry-failed`" in done.out
 
 
 def killed(_: object) -> dict[str, object]:

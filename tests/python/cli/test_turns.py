@@ -323,8 +323,10 @@ def test_heads_that_are_none_are_a_mistake_that_is_named(command: Command, root:
     assert "no export of `turn-journal heads" in " ".join(outcome.err.split())
 
 
-def test_an_error_of_a_turn_says_what_to_do_next(command: Command, root: Path) -> None:
-    assert "`turn-journal repair g/torn`" in command("inspect", "g/torn", "-r", root).err
+def test_an_error_of_a_turn_says_what_to_do_next(command: Command, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"`turn-journal repair g/torn --root {root}`" in command("inspect", "g/torn", "-r", root).err
+    monkeypatch.setenv("TURN_JOURNAL_ROOT", str(root))
+    assert "`turn-journal repair g/torn`" in command("inspect", "g/torn").err
     assert "`turn-journal list`" in command("inspect", "g/none", "-r", root).err
     assert "`turn-journal repair" not in command("inspect", "g/torn", "-r", root, "-f", "json").err
 
@@ -336,7 +338,8 @@ def test_what_an_error_says_to_type_can_be_typed_and_repeats_no_password(
         raise JournalCorruptError("It is damaged.")
 
     monkeypatch.setattr("turn_journal_runtime.cli.turns.load_turn_journal", damaged)
-    assert "`turn-journal repair 'my goal/t'`" in command("inspect", "my goal/t", "-r", tmp_path).err
+    asked = command("inspect", "my goal/t", "-r", tmp_path)
+    assert f"`turn-journal repair 'my goal/t' --root {tmp_path}`" in asked.err
     refused = command("inspect", "postgresql://nobody:hush@host/x#goals/g/turns/t.json").err
     assert ("hush" in refused, "`turn-journal repair TURN`" in refused) == (False, True)
 
