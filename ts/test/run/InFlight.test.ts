@@ -68,6 +68,32 @@ describe("steps in flight when the loop ends", () => {
     )
   )
 
+  it.live("are none once the drive was interrupted: a fork that goes on asks nothing", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const gate = yield* Deferred.make<void>()
+        const started = yield* Deferred.make<void>()
+        const asked: Array<string> = []
+        const forks: Array<Fiber.Fiber<unknown, { readonly _tag: string; readonly message: string }>> = []
+        const driving = yield* Effect.forkChild(
+          journal.drive("r", (run) =>
+            Effect.gen(function* () {
+              const ask = run.model(Effect.sync(() => asked.push("model")))
+              forks.push(yield* Effect.forkDetach(Effect.andThen(Deferred.await(gate), ask)))
+              yield* Deferred.succeed(started, undefined)
+              yield* Effect.never
+            })
+          )
+        )
+        yield* Deferred.await(started)
+        yield* Fiber.interrupt(driving)
+        yield* Deferred.succeed(gate, undefined)
+        for (const fork of forks) assert.include((yield* Effect.flip(Fiber.join(fork))).message, "has ended")
+        assert.deepStrictEqual([asked, forks.length], [[], 1])
+      })
+    )
+  )
+
   it.live("are not waited for by who interrupts", () =>
     withJournal((journal) =>
       Effect.gen(function* () {

@@ -360,7 +360,8 @@ describe("runs", () => {
         class Refused extends Data.TaggedError("Refused")<{ readonly token: string }> {}
         for (const [runId, failure] of [
           ["error", new Refused({ token: "secret" })],
-          ["object", { _tag: "Refused", token: "secret" }]
+          ["object", { _tag: "Refused", token: "secret" }],
+          ["number", { _tag: "Refused", message: 5 }]
         ] as const) {
           const loop = (run: DurableRun) =>
             Effect.flatMap(Effect.flip(run.tool("t", {}, Effect.fail(failure))), ({ message, details }) =>
