@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Final
 
 from ..errors import JournalConflictError, TurnJournalError
@@ -33,6 +34,16 @@ def now() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
+_held: Final[weakref.WeakSet[HeldLease]] = weakref.WeakSet()
+
+
+def end_host_of(thread: int) -> None:
+    """Ends the host that a thread waits for, where it can be ended."""
+    for lease in tuple(_held):
+        if lease.thread == thread:
+            lease.end_host()
+
+
 class HeldLease:
     """A lease by a database's clock, renewed until it is given back.
 
@@ -46,6 +57,8 @@ class HeldLease:
 
     def __init__(self, client: RuntimeClient, path: str, number: int, seconds: float, asked: float) -> None:
         self.number: Final = number
+        #: Where the turn is driven.
+        self.thread: Final = threading.get_ident()
         self._process = os.getpid()
         self._client = client
         self._path = path
@@ -55,6 +68,7 @@ class HeldLease:
         self._end: Callable[[], object] | None = None
         self._lock = threading.Lock()
         self._over = threading.Event()
+        _held.add(self)
         threading.Thread(target=self._keep, name="turn-journal-lease", daemon=True).start()
 
     def check(self) -> None:
@@ -132,6 +146,10 @@ class HeldLease:
 
     def _lose(self, error: JournalConflictError) -> None:
         self._lost = error
+        self.end_host()
+
+    def end_host(self) -> None:
+        """Brings the work that can be ended to its end, if there is some."""
         with self._lock:
             end = self._end
         if end is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import ctypes
 import inspect
 import threading
 import time
@@ -23,6 +24,7 @@ from ..errors import (
 from ..flow import is_async, run_async
 from ..turns.due import DueTurn
 from ..turns.giving_up import given_up_by
+from ..turns.heartbeat import end_host_of
 from ..turns.outcome import TurnRecoveryBlockedError, TurnResult
 from ..turns.plan import PHASES
 from ..turns.recovery import look_at, recoverable_flow
@@ -46,6 +48,8 @@ Event: TypeAlias = Literal["done", "failed", "blocked", "waits", "sleeps", "lost
 #: Seconds after which a turn that did not get on is looked at again; each time in a row it is twice as long.
 FIRST_WAIT: Final = 10.0
 LONGEST_WAIT: Final = 600.0
+#: What a sync entry that was interrupted may take to its end, in seconds.
+_END_SECONDS: Final = 3.0
 
 
 class Outcome(NamedTuple):
@@ -106,6 +110,8 @@ async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:
         result = await _driven(entry, due)
     except Exception as error:  # the entry is the program's
         return _outcome_of_error(error, _later(job))
+    if isinstance(result, Outcome):
+        return result
     if not isinstance(result, TurnResult):
         return Outcome("done", "driven")
     if result.failure_kind == "given_up":
@@ -142,8 +148,33 @@ def _later(job: Job) -> float:
 
 
 async def _driven(entry: Entry, due: DueTurn) -> Any:
-    answer = entry(due) if is_async(entry) else await in_thread(partial(entry, due), due.goal_id)
+    answer = entry(due) if is_async(entry) else await _in_thread_to_its_end(partial(entry, due), due.goal_id)
     return await _guarded(answer) if inspect.isawaitable(answer) else answer
+
+
+async def _in_thread_to_its_end(call: Callable[[], Any], name: str) -> Any:
+    """What a sync entry answers. When the drive is cancelled, it is interrupted as by Ctrl-C, and waited for; the
+    outcome is that the turn is left, when it does not end by that."""
+    thread: list[int] = []
+
+    def entry() -> Any:
+        thread.append(threading.get_ident())
+        return call()
+
+    answered = in_thread(entry, name)
+    try:
+        return await asyncio.shield(answered)
+    except asyncio.CancelledError:
+        for ident in thread:
+            # Raised when the thread next does a step of Python; what it waits for beneath is ended where that can be.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(KeyboardInterrupt))
+            end_host_of(ident)
+        await asyncio.wait({answered}, timeout=_END_SECONDS)
+        if not answered.done():
+            return Outcome("left", "it did not end in time, and is free when its lease ends")
+        if answered.exception() is None:
+            return answered.result()  # just in time
+        raise
 
 
 async def _guarded(answer: Awaitable[Any]) -> Any:

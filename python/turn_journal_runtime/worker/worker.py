@@ -23,7 +23,6 @@ from procrastinate.jobs import Status
 from procrastinate.retry import BaseRetryStrategy
 
 from ..errors import TurnJournalError
-from ..flow import is_async
 from ..run_journal.postgres.address import Address
 from ..settings import current
 from .driving import Outcome, due_turn, in_thread, outcome_of, stopped_turns
@@ -76,8 +75,9 @@ async def run_worker(
     """Drives the turns of a database that are due, until SIGTERM or SIGINT; to be run in the main thread.
 
     After the first signal no more turns are taken, and those at hand have `grace` seconds. Then async entries are
-    cancelled, which releases their turns; sync ones are left, and their turns are free when their leases end. A second
-    signal ends the process at once.
+    cancelled and sync ones interrupted, as by Ctrl-C, which releases their turns. One that does not end by that, such
+    as a sync one in a call that does not return, is left: its turn is free when its lease ends. A second signal ends
+    the process at once.
 
     Args:
         runtime_root: The database: `postgresql://…`.
@@ -134,7 +134,6 @@ class _Worker:
         self._root = root
         self._shown = Address(root).shown
         self._entry = entry
-        self._is_async = is_async(entry)
         self._concurrency = concurrency
         self._goal_id = goal_id
         self._retry_failed = retry_failed
@@ -322,10 +321,7 @@ class _Worker:
                     again = 0 if outcome.event == "sleeps" else job.again + 1
                     await self._look_again(job._replace(again=again), outcome.again_at)
         except asyncio.CancelledError:
-            if self._is_async:
-                self._tell(job, Outcome("released", "it was not over in time, and is free"))
-            else:
-                self._tell(job, Outcome("left", "it was not over in time, and is free when its lease ends"))
+            self._tell(job, Outcome("released", "it was not over in time, and is free"))
             await asyncio.shield(self._look_again(job, time.time()))
         except TurnJournalError as error:
             say("unreachable", f": {_name(job)} is left alone for now ({error.message})")
@@ -375,7 +371,7 @@ class _Worker:
         if not late:
             return 0
         _, stuck = await asyncio.wait(late, timeout=_END_SECONDS)
-        return len(stuck) if self._is_async else len(late)
+        return self._events["left"] + len(stuck)
 
 
 def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

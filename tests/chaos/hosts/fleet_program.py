@@ -35,6 +35,8 @@ WORLD: Final = Path(os.environ.get("FLEET_WORLD", "."))
 TOOLS: Final = 3
 #: Of a tool, before and after its effect.
 PAUSE: Final = float(os.environ.get("FLEET_PAUSE", "0.03"))
+#: How long a driver that waits for `go` looks away.
+HOLD: Final = float(os.environ.get("FLEET_HOLD", "0.02"))
 
 
 def drive(due: DueTurn) -> TurnResult:
@@ -181,5 +183,5 @@ def hold(step: str) -> str:
     except FileNotFoundError:
         return step
     while not (WORLD / "go").exists():
-        time.sleep(0.02)
+        time.sleep(HOLD)
     return step

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from turn_journal_runtime.errors import TurnSuspended
 from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.worker.aio import defer_turn
-from turn_journal_runtime.worker.driving import LONGEST_WAIT, outcome_of
+from turn_journal_runtime.worker.driving import LONGEST_WAIT, Outcome, outcome_of
 from turn_journal_runtime.worker.faults import Trouble
 from turn_journal_runtime.worker.queue import Job
 from turn_journal_runtime.worker.worker import Summary, run_worker
@@ -74,6 +75,41 @@ def test_a_drive_that_the_worker_cancels_is_cancelled() -> None:
             await drive
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("does", ["ends", "answers all the same", "goes on"])
+def test_a_sync_entry_whose_drive_is_cancelled_is_interrupted(does: str) -> None:
+    interrupted, go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    def entry(_: DueTurn) -> None:
+        try:
+            while True:
+                time.sleep(0.005)
+        except KeyboardInterrupt:
+            interrupted.set()
+            if does == "goes on":
+                go_on.wait(20)
+            if does == "ends":
+                raise
+        finally:
+            over.set()
+
+    async def work() -> Outcome:
+        drive = asyncio.create_task(outcome_of(entry, DUE, JOB))
+        await asyncio.sleep(0.1)
+        drive.cancel()
+        try:
+            return await drive
+        except asyncio.CancelledError:
+            assert over.is_set()
+            return Outcome("released", "")
+
+    outcome = asyncio.run(work())
+    go_on.set()
+    assert interrupted.is_set()
+    assert outcome.event == {"ends": "released", "answers all the same": "done", "goes on": "left"}[does]
+    assert outcome.again_at is None
+    assert over.wait(20)
 
 
 class Agent:

@@ -144,25 +144,29 @@ def test_it_finishes_what_it_drives_when_it_is_told_to_stop(
     assert ("turn_journal_runtime.drive", "todo") in queued(fleet.url)
 
 
-def test_an_async_entry_that_is_late_is_cancelled_and_its_turn_is_free_at_once(
-    fleet: Fleet, hire: Any, eventually: Eventually
+@pytest.mark.parametrize("entry", ["wait_async", "drive"])
+def test_an_entry_that_is_late_is_ended_and_its_turn_is_free_at_once(
+    entry: str, fleet: Fleet, hire: Any, eventually: Eventually
 ) -> None:
+    if entry == "drive":
+        hold(fleet)
     fleet.defer("slow")
-    worker = hire("worker", "--grace", "0.5", entry="wait_async", lease=60.0)
+    worker = hire("worker", "--grace", "0.5", entry=entry, lease=60.0)
     eventually(lambda: held(fleet), 60)
     code, answer = worker.stop()
     assert (code, json.loads(answer)) == (0, {"ok": True, "events": {"released": 1}, "left": 0})
     other = hire("other", lease=60.0)
     eventually(lambda: fleet.committed() == 1, 50)  # long before the lease would have ended
     assert other.stop()[0] == 0
+    assert max(fleet.effects().values()) == 1
 
 
-def test_a_sync_entry_that_is_late_is_left_and_its_turn_is_free_when_its_lease_ends(
+def test_a_sync_entry_that_does_not_end_is_left_and_its_turn_is_free_when_its_lease_ends(
     fleet: Fleet, hire: Any, eventually: Eventually
 ) -> None:
     hold(fleet)
     fleet.defer("slow")
-    worker = hire("worker", "--grace", "0.5")
+    worker = hire("worker", "--grace", "0.5", environment={"FLEET_HOLD": "3600"})  # in one call that does not return
     eventually(lambda: held(fleet), 60)
     code, answer = worker.stop()
     assert (code, json.loads(answer)) == (1, {"ok": False, "events": {"left": 1}, "left": 1})
