@@ -354,6 +354,21 @@ describe("runs", () => {
     )
   )
 
+  it.live("a run that is not there is told apart from a step that is not", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        yield* journal.openRun("r")
+        for (const [runId, settling, deciding] of [
+          ["nobody", 'No run "nobody"', 'No run "nobody"'],
+          ["r", "no tool call at step 0", "asked nothing at step 0"]
+        ] as const) {
+          assert.include((yield* Effect.flip(journal.settle(runId, 0, { absent: true }))).message, settling)
+          assert.include((yield* Effect.flip(journal.approve(runId, 0, "yes", "me"))).message, deciding)
+        }
+      })
+    )
+  )
+
   it.live("a tool that fails without a message fails with its name", () =>
     withJournal((journal) =>
       Effect.gen(function* () {
