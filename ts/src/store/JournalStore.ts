@@ -232,14 +232,15 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
   })
 
   const walks = Walk.make(driver)
+  const isPruned = Prune.isPrunedIn(driver, readDocument)
   return JournalStore.of({
     write,
     read,
     inspectStored,
     history,
-    ...Queries.make(driver, walks, limits),
+    ...Queries.make(driver, walks, isPruned, limits),
     ...Verify.make(driver, walks, key, limits),
-    ...Prune.make(driver, walks, readDocument, key, limits),
+    ...Prune.make(driver, walks, isPruned, readDocument, key, limits),
     ...Copy.make(driver, walks, readDocument, { key, limits }),
     repair: (request) => repair(driver, { key, limits }, request)
   })

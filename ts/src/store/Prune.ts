@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { CoreError } from "../contract/Errors.ts"
+import type { JsonObject } from "../contract/Json.ts"
 import type { FindPrunedResult, PrunedTurn, PruneResult } from "../contract/Store.ts"
 import { admit, type Refusal } from "../journal/Admission.ts"
 import type { Driver, Encoded, Near, Snapshot, Step } from "./Driver.ts"
@@ -40,9 +41,25 @@ const NOTHING: Step<string | null> = { answer: null, commit: null }
 /** The clock tells whole milliseconds, and a file's time is finer: what was written in this one is not of the future. */
 const isYounger = ({ updatedAt }: Snapshot, than: number): boolean => Math.floor(updatedAt) > than
 
+/**
+ * Whether a turn is known to be pruned, of which this is the journal; of most the history need not be read for that.
+ */
+export type IsPruned = (place: Place.Place, journal: JsonObject) => Effect.Effect<boolean>
+
+export const isPrunedIn =
+  (driver: Driver["Service"], read: Reader): IsPruned =>
+  (place, journal) =>
+    isBare(journal)
+      ? driver.load(place).pipe(
+          Effect.flatMap((encoded) => Effect.fromResult(standing(read, place, encoded))),
+          Effect.match({ onFailure: () => false, onSuccess: ({ position }) => (position?.pruned ?? null) !== null })
+        )
+      : Effect.succeed(false)
+
 export const make = (
   driver: Driver["Service"],
   walks: Walks,
+  isPruned: IsPruned,
   read: Reader,
   key: SigningKey | null,
   limits: JournalLimits
@@ -92,14 +109,15 @@ export const make = (
       )
     })
 
-  /** Most turns are not, and their histories are not read. */
-  const isPruned = (near: Near, place: Place.Place): Effect.Effect<boolean> =>
-    Effect.gen(function* () {
-      const snapshot = yield* near.glance(place)
-      if (snapshot === null || !isBare(yield* Effect.fromResult(decode(snapshot.bytes, limits)))) return false
-      const { position } = yield* Effect.fromResult(standing(read, place, yield* driver.load(place)))
-      return (position?.pruned ?? null) !== null
-    }).pipe(Effect.orElseSucceed(() => false))
+  const isPrunedNear = (near: Near, place: Place.Place): Effect.Effect<boolean> =>
+    near.glance(place).pipe(
+      Effect.flatMap((snapshot) =>
+        snapshot === null
+          ? Effect.succeed(false)
+          : Effect.flatMap(Effect.fromResult(decode(snapshot.bytes, limits)), (journal) => isPruned(place, journal))
+      ),
+      Effect.orElseSucceed(() => false)
+    )
 
   const findPruned: Pruning["findPruned"] = Effect.fnUntraced(function* ({ runtimeRoot, goalId, turnKeys }) {
     // Checks the root and the goal, also where no turn is.
@@ -113,7 +131,7 @@ export const make = (
         const places = yield* placesOf(runtimeRoot, goal, keys.slice(from, from + AT_A_TIME))
         const near = yield* driver.ahead(places, "journals")
         for (const [index, place] of places.entries()) {
-          if (yield* isPruned(near, place)) turns.push({ goal_id: goal, turn_key: keys[from + index] ?? "" })
+          if (yield* isPrunedNear(near, place)) turns.push({ goal_id: goal, turn_key: keys[from + index] ?? "" })
         }
         yield* Effect.yieldNow
       }

@@ -21,6 +21,7 @@ import { settlementOf } from "../journal/Settlement.ts"
 import { asObject, get, isIdentity } from "../journal/Value.ts"
 import type { Driver, Near } from "./Driver.ts"
 import * as Place from "./Place.ts"
+import type { IsPruned } from "./Prune.ts"
 import { decode, type JournalLimits } from "./Stored.ts"
 import { AT_A_TIME, placesOf, type Range, type TurnPlace, type Walks } from "./Walk.ts"
 
@@ -51,7 +52,7 @@ export interface Queries {
   readonly recoverable: (request: RecoverableRequest) => Effect.Effect<RecoverableResult, CoreError>
 }
 
-export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLimits): Queries => {
+export const make = (driver: Driver["Service"], walks: Walks, isPruned: IsPruned, limits: JournalLimits): Queries => {
   /** The journal of a turn that was listed; null when it went away since. */
   const glance = (near: Near, place: TurnPlace): Effect.Effect<Found | null, CoreError> =>
     Effect.flatMap(near.glance(place), (snapshot) =>
@@ -79,15 +80,27 @@ export const make = (driver: Driver["Service"], walks: Walks, limits: JournalLim
       ({ found, next }) => ({ turns: found, next })
     )
 
+  /** A turn that can go on; one that failed and was pruned cannot, whatever its journal says. */
+  const stopped = (place: TurnPlace, journal: JsonObject, retryFailed: boolean) => {
+    const turn = goesOn(place, journal, retryFailed)
+    return turn?.status === "failed"
+      ? Effect.map(isPruned(place, journal), (pruned) => (pruned ? null : turn))
+      : Effect.succeed(turn)
+  }
+
   const recoverable: Queries["recoverable"] = ({ retryFailed = false, ...range }) =>
     Effect.map(
       walks.page(
         { ...range, wanted: { status: null, open: true }, reads: "journals" },
         (place, near) =>
-          Effect.match(glance(near, place), {
-            onFailure: (error): RecoverableTurn => ({ ...UNDECIDED, ...named(place), damage: damageOf(error) }),
-            onSuccess: (found) => (found === null ? null : goesOn(place, found.journal, retryFailed))
-          }),
+          glance(near, place).pipe(
+            Effect.flatMap((found) =>
+              found === null ? Effect.succeed(null) : stopped(place, found.journal, retryFailed)
+            ),
+            Effect.catch((error) =>
+              Effect.succeed<RecoverableTurn>({ ...UNDECIDED, ...named(place), damage: damageOf(error) })
+            )
+          ),
         (goalId, error): RecoverableTurn => ({ ...UNDECIDED, goal_id: goalId, turn_key: "", damage: damageOf(error) })
       ),
       ({ found, next }) => ({ turns: found, next })

@@ -144,6 +144,7 @@ it.live("prunes a failed turn that was given up when that is asked for, and it g
     const inspections = Effect.forEach([false, true], (retryFailed) =>
       store.inspectStored({ runtimeRoot: root, goalId: GOAL, agentId: AGENT, turnKey: "turn-1", retryFailed })
     )
+    const recoverable = Effect.map(store.recoverable({ runtimeRoot: root, retryFailed: true }), ({ turns }) => turns)
     const open = plainTurn("turn-1", "in_progress", [])
     for (const journal of [open, failedTurn({}), failedTurn({ given_up: true })]) {
       yield* store.write({ path, journal })
@@ -154,8 +155,10 @@ it.live("prunes a failed turn that was given up when that is asked for, and it g
     assert.strictEqual(yield* pruned(false), 0)
     const before = yield* inspections
     assert.isTrue(before[1]?.recovery_decision.can_continue)
+    assert.lengthOf(yield* recoverable, 1)
     assert.strictEqual(yield* pruned(true), 1)
     assert.deepStrictEqual(yield* inspections, before)
+    assert.deepStrictEqual(yield* recoverable, [])
     assert.isTrue((yield* store.verify({ runtimeRoot: root })).ok)
 
     const { journal: left } = yield* store.read({ path })
