@@ -84,12 +84,12 @@ class TransitionChanges(TypedDict):
     Args:
         seq: The transition's number.
         at: When it was written, as ISO 8601.
-        changes: What it changed.
+        changes: What it changed; null: what was before it was pruned.
     """
 
     seq: int
     at: str
-    changes: list[Change]
+    changes: list[Change] | None
 
 
 class RecoveredTurn(TypedDict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ..errors import JournalNotFoundError
 from ..journal import load_turn_journal, turn_journal_path
 from ..store import turn_history
 from .invocation import FormatOption, RootOption, TurnArgument, address_of, answering
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .documents import Change, TransitionChanges
 
 _ABSENT: Final = object()
+_PRUNED: Final = ["not known: what was before was pruned"]
 _SHOWN_CHARACTERS: Final = 120
 
 
@@ -66,23 +68,26 @@ def history(
 def _differences(path: Path | str, transitions: Sequence[TurnTransition], turn: str) -> Report:
     document: list[TransitionChanges] = []
     blocks: list[Block] = []
-    before: Any = None
+    before = _journal_before(path, transitions[0]["seq"])
     for one in transitions:
-        if before is None and one["seq"] > 1:
-            before = _journal_before(path, one["seq"])
         after = load_turn_journal(path, at=one["seq"])
-        changes = list(changes_between(before if before is not None else {}, after))
+        changes = None if before is None else list(changes_between(before, after))
         document.append({"seq": one["seq"], "at": one["at"], "changes": changes})
+        shown = _PRUNED if changes is None else [_shown(change) for change in changes] or ["nothing"]
         blocks += [
             Heading(f"{turn} · {one['seq']} · {one['at'][:19].replace('T', ' ')} · {one['status']}"),
-            Points([_shown(change) for change in changes] or ["nothing"]),
+            Points(shown),
         ]
         before = after
     return Report(document, blocks)
 
 
-def _journal_before(path: Path | str, seq: int) -> Any:
-    return load_turn_journal(path, at=seq - 1)
+def _journal_before(path: Path | str, seq: int) -> dict[str, Any] | None:
+    """The journal that a transition changed; None when it was pruned."""
+    try:
+        return load_turn_journal(path, at=seq - 1) if seq > 1 else {}
+    except JournalNotFoundError:
+        return None
 
 
 def changes_between(before: Any, after: Any, path: str = "") -> list[Change]:

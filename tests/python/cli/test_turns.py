@@ -207,6 +207,14 @@ def test_prune_says_first_and_leaves_tombstones_that_inspect_the_same(command: C
     assert command("prune", "--older-than", "0s", "-r", tmp_path, "--yes", "-f", "json").json["turns"] == []
 
 
+def test_what_a_tombstone_changed_is_not_known(command: Command, tmp_path: Path) -> None:
+    _write(tmp_path, "over", ("started", 0), ("in_progress", 1), ("committed", 2))
+    command("prune", "--older-than", "0s", "--yes", "-r", tmp_path)
+    (one,) = command("history", "g/over", "-r", tmp_path, "--diff", "-f", "json").json
+    assert (one["seq"], one["changes"]) == (4, None)
+    assert "what was before was pruned" in command("history", "g/over", "-r", tmp_path, "--diff").out
+
+
 def test_recover_says_what_would_happen_and_changes_nothing(command: Command, stopped: Path) -> None:
     (turn,) = command("recover", "-r", stopped, "-f", "json").json
     assert (turn["turn"]["agent_id"], turn["waits"], turn["outcome"]) == ("a", None, None)
