@@ -13,13 +13,13 @@ import {
   conflict,
   invalid,
   isRunError,
-  RecordedToolError,
   ReplayDivergence,
   RunEnded,
   type RunJournalError,
   type StepError
 } from "./Errors.ts"
 import { KIND_TOOL_CALL, KIND_TOOL_RESULT, type Kind } from "./Events.ts"
+import { failure } from "./Failure.ts"
 import { asStored, type Payload } from "./Payload.ts"
 import { decodeRow, type Redact } from "./Runs.ts"
 
@@ -270,11 +270,3 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     })
   }
 }
-
-/** The failure of a tool or a model, live and on replay. */
-export const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
-  new RecordedToolError({
-    kind: "tool_failed",
-    message: message === "" ? errorType : message,
-    details: { run_id: runId, seq, error_type: errorType, message }
-  })

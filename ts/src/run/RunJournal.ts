@@ -18,7 +18,7 @@ import { StoreFailure } from "../contract/Errors.ts"
 import { Busy, createPrivate, type Database, type Durability, MEMORY, open } from "./Database.ts"
 import * as Drive from "./Drive.ts"
 import * as Driving from "./Driving.ts"
-import * as Durable from "./DurableRun.ts"
+import type { DurableRun } from "./DurableRun.ts"
 import {
   conflict,
   isRunError,
@@ -35,6 +35,7 @@ import * as Retention from "./Retention.ts"
 import * as Runs from "./Runs.ts"
 import * as Settlement from "./Settlement.ts"
 import * as Sleeps from "./Sleeps.ts"
+import * as Stepping from "./Stepping.ts"
 import * as Transfer from "./Transfer.ts"
 
 export interface RunJournalOptions {
@@ -109,7 +110,7 @@ export class RunJournal extends Context.Service<
      */
     readonly drive: <A, E, R>(
       runId: string,
-      loop: (run: Durable.DurableRun) => Effect.Effect<A, E, R>,
+      loop: (run: DurableRun) => Effect.Effect<A, E, R>,
       options?: Drive.DriveOptions
     ) => Effect.Effect<A, E | StepError | ResumeBudgetExhausted, R>
   }
@@ -146,7 +147,7 @@ export const make = (
             (claimed) => Driving.make(claimed, redact, attempting)
           ),
           (driving) =>
-            loop(Durable.make(driving, attempting)).pipe(
+            loop(Stepping.make(driving, attempting)).pipe(
               // What a step in flight comes to is recorded while the run is still ours; who interrupts waits for nothing.
               Effect.catchCause((cause) =>
                 Effect.andThen(Cause.hasInterrupts(cause) ? Effect.void : driving.left, Effect.failCause(cause))
