@@ -225,8 +225,9 @@ def test_settling_as_absent_lets_it_run_once_more(form: Form, journal: RunJourna
     kill_in_the_tool(form, journal, effects)
     assert effects == ["r:1:pay", "r:1:pay"]
     # The word held for one attempt; that one died too, and nobody has spoken of it.
-    with pytest.raises(UncertainEffectError):
+    with pytest.raises(UncertainEffectError) as caught:
         drive(form, journal, "r", partial(loop, effects=effects))
+    assert "attempt ended" not in str(caught.value)
     journal.settle("r", 1, absent=True)
     assert drive(form, journal, "r", partial(loop, effects=effects)) == "receipt"
     assert effects == ["r:1:pay"] * 3

@@ -395,16 +395,18 @@ describe("runs", () => {
         const throwing = () => {
           throw new RangeError("no such seat")
         }
-        for (const [runId, work] of [
-          ["promise", Effect.tryPromise(async () => throwing())],
-          ["sync", Effect.try(throwing)]
+        for (const [runId, work, expected] of [
+          ["promise", Effect.tryPromise(async () => throwing()), ["RangeError", "no such seat"]],
+          ["sync", Effect.try(throwing), ["RangeError", "no such seat"]],
+          ["text", Effect.fail("no such seat"), ["string", "no such seat"]],
+          ["nothing", Effect.fail(null), ["object", "null"]]
         ] as const) {
           const loop = (run: DurableRun) =>
             Effect.flatMap(Effect.flip(run.tool("t", {}, work)), ({ message, details }) =>
               Effect.as(run.iteration(0), [details["error_type"], message])
             )
           yield* interrupt(journal, runId, loop)
-          assert.deepStrictEqual(yield* journal.drive(runId, loop), ["RangeError", "no such seat"])
+          assert.deepStrictEqual(yield* journal.drive(runId, loop), [...expected])
         }
       })
     )
