@@ -395,18 +395,19 @@ describe("runs", () => {
         const throwing = () => {
           throw new RangeError("no such seat")
         }
-        for (const [runId, work, expected] of [
+        const works: ReadonlyArray<readonly [string, Effect.Effect<never, unknown>, ReadonlyArray<string>]> = [
           ["promise", Effect.tryPromise(async () => throwing()), ["RangeError", "no such seat"]],
           ["sync", Effect.try(throwing), ["RangeError", "no such seat"]],
           ["text", Effect.fail("no such seat"), ["string", "no such seat"]],
           ["nothing", Effect.fail(null), ["object", "null"]]
-        ] as const) {
+        ]
+        for (const [runId, work, expected] of works) {
           const loop = (run: DurableRun) =>
             Effect.flatMap(Effect.flip(run.tool("t", {}, work)), ({ message, details }) =>
               Effect.as(run.iteration(0), [details["error_type"], message])
             )
           yield* interrupt(journal, runId, loop)
-          assert.deepStrictEqual(yield* journal.drive(runId, loop), [...expected])
+          assert.deepStrictEqual(yield* journal.drive(runId, loop), expected)
         }
       })
     )
