@@ -395,7 +395,7 @@ describe("runs", () => {
         const throwing = () => {
           throw new RangeError("no such seat")
         }
-        const works: ReadonlyArray<readonly [string, Effect.Effect<never, unknown>, ReadonlyArray<string>]> = [
+        const works: ReadonlyArray<readonly [string, Effect.Effect<never, unknown>, Array<string>]> = [
           ["promise", Effect.tryPromise(async () => throwing()), ["RangeError", "no such seat"]],
           ["sync", Effect.try(throwing), ["RangeError", "no such seat"]],
           ["text", Effect.fail("no such seat"), ["string", "no such seat"]],
