@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -275,8 +276,9 @@ def said_run(run_id: str) -> str:
 
 def run_named(journal: RunJournal, named: str) -> str:
     """The run that an id stands for: whole, short, or as tables show one that could steer a terminal."""
-    if _is_there(journal, named):
-        return named
+    with suppress(JournalCorruptError):  # a damaged one is found among all
+        if journal.run_meta(named) is not None:
+            return named
     found = [run_id for run_id in run_ids(journal) if named in (short_run(run_id), harmless(run_id))]
     if len(found) > 1:
         raise typer.BadParameter(f"{named} could be {len(found)} runs: give the whole id.", param_hint="RUN")
@@ -285,13 +287,6 @@ def run_named(journal: RunJournal, named: str) -> str:
             f"There is no run {named!r} in {journal.path}; `turn-journal runs` lists them.", details={"run_id": named}
         )
     return found[0]
-
-
-def _is_there(journal: RunJournal, run_id: str) -> bool:
-    try:
-        return journal.run_meta(run_id) is not None
-    except JournalCorruptError:
-        return True
 
 
 def moment(seconds: float) -> str:

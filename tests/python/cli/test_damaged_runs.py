@@ -64,7 +64,7 @@ def test_it_can_be_ended(command: Command, db: Path, what: str, left: list[str])
 
 def test_its_steps_are_not_handed_on_to_a_fork(command: Command, db: Path) -> None:
     with closing(sqlite3.connect(db)) as connection, connection:
-        connection.execute("UPDATE journal SET payload = '{' WHERE run_id = 'one' AND seq = 1")
+        connection.execute("UPDATE journal SET payload = '{' WHERE run_id = 'one' AND kind = 'tool_call'")
     refused = command("run", "fork", "one", "new", "--upto", "1", "--db", db, "-f", "json")
     error = json.loads(refused.err)["error"]
     assert (refused.code, error["kind"], error["details"]["run_id"]) == (4, "journal_corrupt", "one")

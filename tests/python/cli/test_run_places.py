@@ -51,6 +51,16 @@ def test_the_database_of_another_program_is_left_as_it_is(
     assert ((tmp_path / "app.db").read_bytes(), (tmp_path / "app.db-wal").exists()) == (before, False)
 
 
+def test_an_empty_database_is_nothing_else_and_becomes_a_journal(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    command("run", "export", "one", "--to", file, "--db", filled(tmp_path / "runs.db"))
+    (tmp_path / "touched.db").touch()
+    with closing(sqlite3.connect(tmp_path / "bare.db")) as connection, connection:
+        connection.execute("PRAGMA application_id = 1")
+    for name in ("touched.db", "bare.db"):
+        assert command("run", "import", file, "--db", tmp_path / name).code == 0
+
+
 @pytest.mark.parametrize("place", ["postgresql:/user:secret@host/x", "mysql://user:secret@host/x"])
 def test_what_only_looks_like_the_url_of_a_database_is_not_repeated(command: Command, place: str) -> None:
     for option in ("--db", "--root"):
