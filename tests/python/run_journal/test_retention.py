@@ -151,6 +151,8 @@ def test_one_that_writes_gets_in_between(
     for number in range(5):
         journal.open_run(f"r{number}")
         journal.close_run(f"r{number}")
+    assert len(journal.prune(0, dry_run=True)) == 5
+    assert pauses == [], "nobody waits for one that only looks"
     removed = journal._remove
     with RunJournal(address) as other:
 
