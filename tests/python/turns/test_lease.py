@@ -209,17 +209,51 @@ def test_a_lock_that_cannot_be_taken_is_named(tmp_path: Path, journal_path: Path
     lease.release()
 
 
+@pytest.mark.parametrize("suffix", [".lock", ".lease"])
+def test_a_file_of_the_lease_that_is_a_link_out_of_the_root_is_not_followed(suffix: str, tmp_path: Path) -> None:
+    path = turn_journal_path(tmp_path / "root", goal_id=GOAL, turn_key="turn-1")
+    path.parent.mkdir(parents=True)
+    path.with_suffix(suffix).symlink_to(tmp_path / "outside")
+    with pytest.raises(JournalStoreError) as refused:
+        acquire_lease(tmp_path / "root", path)
+    assert refused.value.kind == "store_unsafe_path"
+    assert not (tmp_path / "outside").exists()
+
+
+def test_what_happens_to_the_files_of_a_lease_takes_no_turn_and_stops_no_release(journal_path: Path) -> None:
+    lease = acquire_lease(journal_path.parents[3], journal_path)
+    record = journal_path.with_suffix(".lease")
+    said = record.read_bytes()
+    record.write_text("damaged")
+    assert not lease.is_lost()  # nobody is known to have taken it
+    record.write_bytes(said)
+    journal_path.with_suffix(".lease-1").unlink()
+    lease.release()
+    lease.release()
+    assert acquire_lease(journal_path.parents[3], journal_path).number == 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_that_was_forked_in_the_middle_of_a_turn_does_not_free_it(journal_path: Path) -> None:
+@pytest.mark.parametrize("holds", ["lease-1", "lock"])
+def test_a_child_that_was_forked_in_the_middle_of_a_turn_does_not_free_it(holds: str, journal_path: Path) -> None:
+    """Nor does it drive it: neither while its parent does, nor while that one writes."""
     code = (
-        "import os, sys, pathlib; from turn_journal_runtime.turns.lease import acquire_lease, is_driven\n"
+        "import os, pathlib, sys\n"
+        "from filelock import ReadWriteLock\n"
+        "from turn_journal_runtime.errors import TurnBusyError\n"
+        "from turn_journal_runtime.turns.lease import acquire_lease, is_driven\n"
         f"root, path = map(pathlib.Path, {[str(journal_path.parents[3]), str(journal_path)]!r})\n"
         "with acquire_lease(root, path):\n"
+        f"    if {holds == 'lock'}: ReadWriteLock(path.with_suffix('.lock'), is_singleton=False).acquire_write()\n"
         "    child = os.fork()\n"
-        "    if child == 0: sys.exit()\n"
-        "    os.waitpid(child, 0)\n"
-        "    print(is_driven(path))\n"
-        "print(is_driven(path))\n"
+        "    if child == 0:\n"
+        "        assert is_driven(path)\n"
+        "        try: acquire_lease(root, path)\n"
+        "        except TurnBusyError: sys.exit()\n"
+        "        sys.exit('it drives')\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        f"    print({holds == 'lock'} or is_driven(path))\n"
+        f"print({holds != 'lock'} and is_driven(path))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout.split(), done.returncode) == (["True", "False"], 0), done.stderr

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from turn_journal_runtime.errors import TurnSuspended
 from turn_journal_runtime.flow import is_async
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.worker.aio import defer_turn
-from turn_journal_runtime.worker.driving import LONGEST_WAIT, Outcome, outcome_of
+from turn_journal_runtime.worker.driving import LONGEST_WAIT, Outcome, in_thread, outcome_of
 from turn_journal_runtime.worker.faults import Trouble
 from turn_journal_runtime.worker.queue import Job
 from turn_journal_runtime.worker.worker import Summary, run_worker
@@ -110,6 +111,23 @@ def test_a_sync_entry_whose_drive_is_cancelled_is_interrupted(does: str) -> None
     assert outcome.event == {"ends": "released", "answers all the same": "done", "goes on": "left"}[does]
     assert outcome.again_at is None
     assert over.wait(20)
+
+
+def test_a_thread_has_the_context_of_whoever_began_it_and_answers_nobody_who_left() -> None:
+    kept = ContextVar("kept", default="nothing")
+    go_on, told = threading.Event(), []
+
+    async def work() -> str:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        kept.set("what the worker knows")
+        left = in_thread(lambda: go_on.wait(10), "left")
+        left.cancel()
+        go_on.set()
+        known: str = await in_thread(kept.get, "known")
+        await asyncio.sleep(0.1)
+        return known
+
+    assert (asyncio.run(work()), told) == ("what the worker knows", [])
 
 
 class Agent:

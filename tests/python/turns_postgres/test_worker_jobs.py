@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -167,6 +168,23 @@ def test_a_turn_that_did_not_get_on_is_put_off_and_one_that_is_handed_in_again_i
     [(args, at)] = _waiting(database)
     assert (args["again"], at) == (0, None)
     assert not asyncio.run(defer_turn(database, **names))
+
+
+def test_a_turn_is_handed_over_when_its_back_off_has_passed(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Turn(database, is_async=False).run(ScriptedHost(rate_limited()))
+    assert failed.retry_due is not None
+    job = JOB._replace(retry_failed=True)
+    assert asyncio.run(due_turn(database, job, None)) == failed.retry_due
+    monkeypatch.setattr("turn_journal_runtime.worker.driving.time", SimpleNamespace(time=lambda: failed.retry_due))
+    assert isinstance(asyncio.run(due_turn(database, job, None)), DueTurn)
+
+
+def test_an_open_turn_is_not_handed_over_as_one_that_failed(database: str) -> None:
+    """`run_turn` would try it again also where it fails just then."""
+    Turn(database, is_async=False).kill(ScriptedHost(KilledError()))
+    due = asyncio.run(due_turn(database, JOB._replace(retry_failed=True), None))
+    assert isinstance(due, DueTurn)
+    assert not due.retry_failed
 
 
 def test_a_turn_is_handed_over_as_it_stands(database: str) -> None:
