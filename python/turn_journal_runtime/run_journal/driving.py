@@ -183,6 +183,10 @@ class Driving:
             self._next_seq = seq + 1
         return seq, drive
 
+    def _following(self, drive: Drive) -> int:
+        """The first number that can follow from what happens now: what this drive found on record does not."""
+        return max(self._next_seq, drive.last_seq + 1)
+
     def _must_not_be_halted(self) -> None:
         """Asked again as a step begins, which may have been issued beside the one that stopped the drive."""
         if self._halted is not None:

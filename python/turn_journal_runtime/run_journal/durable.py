@@ -136,7 +136,7 @@ class DurableRun(Sleeping):
         with self._lock:
             is_news = seq in self._unknown_failures
             self._unknown_failures.discard(seq)
-            next_seq = self._next_seq
+            next_seq = self._following(drive)
         if not is_news or self._halted is not None or self._has_ended:
             return
         try:

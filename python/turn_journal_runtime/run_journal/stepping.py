@@ -362,7 +362,7 @@ class DurableSteps(Driving):
     def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
         shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
         what = str(shown.get("error_type", "Exception"))
-        next_seq: int | None = self._next_seq
+        next_seq: int | None = self._following(drive)
         if seq in self._beside:
             # What the loop issues until it asks, it does not issue because of this.
             self._unknown_failures.add(seq)

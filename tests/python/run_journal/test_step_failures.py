@@ -18,7 +18,7 @@ from turn_journal_runtime.errors import (
     RecordedToolError,
     ReplayDivergenceError,
 )
-from turn_journal_runtime.run_journal import DurableRun
+from turn_journal_runtime.run_journal import KIND_TOOL_CALL, KIND_TOOL_RESULT, DurableRun, JournalEvent
 from turn_journal_runtime.run_journal.ending import hold
 
 if TYPE_CHECKING:
@@ -297,6 +297,37 @@ def test_tasks_whose_steps_all_fail_at_once_are_all_tried_again(any_journal: Run
     assert [step.seq for step in any_journal.uncertain("r")] == [0, 1, 2]
     service.is_up = True
     assert (drive("async", any_journal, "r", loop), sorted(service.calls)) == ([0, 1, 2], [0, 0, 1, 1, 2, 2])
+
+
+def test_what_was_recorded_before_a_failure_does_not_follow_from_it(journal: RunJournal) -> None:
+    """The steps beside it are on record from a drive before, and this one did not come to them."""
+    service = Service()
+    journal.open_run("r")
+    for seq, tool in enumerate("abc"):
+        key = f"r:{seq}:{tool}"
+        journal.append(JournalEvent("r", seq, KIND_TOOL_CALL, {"name": tool, "args": {"n": 0}, "idempotency_key": key}))
+    journal.append(JournalEvent("r", 2, KIND_TOOL_RESULT, {"result": "c"}))
+
+    async def fails_late(n: int) -> int:
+        await asyncio.sleep(0.02)
+        return service(n)
+
+    async def loop(run: Any) -> list[Any]:
+        async def branch(tool: str) -> Any:
+            return await run.tool(tool, {"n": 0}, fails_late, restart_safe=tool == "a")
+
+        found = await asyncio.gather(*map(branch, "abc"), return_exceptions=True)
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return found
+
+    with pytest.raises(ConnectionError):
+        drive("async", journal, "r", loop)
+    assert service.calls == [0], "the second is in doubt, which stops the drive before the third"
+    journal.settle("r", 1, result="b")
+    service.is_up = True
+    assert drive("async", journal, "r", loop) == [0, "b", "c"]
 
 
 def test_a_step_that_no_pool_takes_cuts_the_drive_short(journal: RunJournal) -> None:

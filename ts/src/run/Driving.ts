@@ -34,8 +34,8 @@ export interface Driving {
   readonly lastSeq: number
   /** Whether the run has ended, and is only replayed. */
   readonly hasEnded: boolean
-  /** The number that the next step will get. */
-  readonly nextSeq: () => number
+  /** The first number that can follow from what happens now: what this drive found on record does not. */
+  readonly following: () => number
   /** The next step: numbered as it starts, in the order in which steps are run; refused when the drive is halted. */
   readonly step: <A, E, R>(body: (seq: number) => Effect.Effect<A, E, R>) => Effect.Effect<A, E | StepError, R>
   /** What a step is given to run: it takes no steps of this drive, which a replay would not reach. */
@@ -218,7 +218,7 @@ export const make = (drive: Drive, redact: Redact | null, attempting: Attempting
     runId,
     lastSeq: drive.lastSeq,
     hasEnded: drive.hasEnded,
-    nextSeq: () => nextSeq,
+    following: () => Math.max(nextSeq, drive.lastSeq + 1),
     step,
     within: (work) => Effect.flatMap(Within, (within) => Effect.provideService(work, Within, [...within, drive])),
     halt,

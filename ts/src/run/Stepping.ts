@@ -78,7 +78,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
     const { kept } = recordable({ error_type: said.errorType, message: said.message })
     const errorType = String(kept["error_type"] ?? "Error")
     const message = String(kept["message"] ?? "")
-    const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.nextSeq() }
+    const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.following() }
     return Effect.andThen(
       attempting(() => record.attempt(seq, attempt)),
       Effect.fail(failure(runId, seq, said.errorType, said.message))

@@ -245,6 +245,38 @@ describe("a drive that has its run", () => {
     )
   )
 
+  it.live("takes nothing that was recorded before a failure for what follows from it", () =>
+    staged(({ journal }) =>
+      Effect.gen(function* () {
+        let isUp = false
+        yield* journal.openRun("r")
+        for (const [seq, name] of ["a", "b", "c"].entries()) {
+          const payload = { name, args: {}, idempotency_key: `r:${seq}:${name}` }
+          yield* journal.append({ runId: "r", seq, kind: "tool_call", payload })
+        }
+        yield* journal.append({ runId: "r", seq: 2, kind: "tool_result", payload: { result: "c" } })
+        const late = Effect.andThen(
+          Effect.sleep(20),
+          Effect.suspend(() => (isUp ? Effect.succeed("up") : Effect.fail(new Killed())))
+        )
+        const loop = (run: DurableRun) =>
+          Effect.flatMap(
+            Effect.forEach(
+              ["a", "b", "c"],
+              (name) => Effect.exit(run.tool(name, {}, late, { restartSafe: name === "a" })),
+              { concurrency: "unbounded" }
+            ),
+            Effect.all
+          )
+        // The second is in doubt, which stops the drive before the third.
+        assert.strictEqual((yield* Effect.flip(journal.drive("r", loop)))._tag, "RecordedToolError")
+        yield* journal.settle("r", 1, { result: "b" })
+        isUp = true
+        assert.deepStrictEqual(yield* journal.drive("r", loop), ["up", "b", "c"])
+      })
+    )
+  )
+
   it.live("tries an effect of a fork again under the key that the outside knows", () =>
     staged(({ journal }) =>
       Effect.gen(function* () {
