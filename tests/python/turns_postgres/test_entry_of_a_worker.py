@@ -124,6 +124,7 @@ def test_a_thread_has_the_context_of_whoever_began_it_and_answers_nobody_who_lef
         left.cancel()
         go_on.set()
         known: str = await in_thread(kept.get, "known")
+        assert await in_thread(lambda: threading.current_thread().daemon, "kind")  # no process waits for it
         await asyncio.sleep(0.1)
         return known
 

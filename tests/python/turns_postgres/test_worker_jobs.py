@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job as QueuedJob
 from tests.python.turns.world import AGENT, GOAL, TODO, KilledError, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime.errors import (
@@ -34,7 +35,7 @@ from turn_journal_runtime.worker.aio import defer_turn
 from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of, stopped_turns
 from turn_journal_runtime.worker.log import LOGGER
 from turn_journal_runtime.worker.queue import DRIVE, FIND, Job, defer, open_queue
-from turn_journal_runtime.worker.worker import Summary, _NoRoom, _unheard, _Worker, run_worker
+from turn_journal_runtime.worker.worker import Summary, _Again, _NoRoom, _unheard, _Worker, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -349,6 +350,17 @@ def test_more_turns_than_places_are_not_begun_when_the_queue_was_lost(database: 
         await at_hand
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(("raised", "seconds"), [(_NoRoom(), 1), (ConnectorException(), 60)])
+def test_a_job_that_was_given_up_comes_again_soon_for_want_of_room_and_else_when_the_lease_has_ended(
+    raised: Exception, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_TURN_LEASE", "60")
+    queued = QueuedJob(id=1, queue="q", lock=None, queueing_lock=None, task_name=DRIVE)
+    retry_at = _Again().get_retry_decision(exception=raised, job=queued).retry_at
+    assert retry_at is not None
+    assert seconds - 1 <= retry_at.timestamp() - time.time() <= seconds
 
 
 @pytest.mark.process
