@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -168,6 +169,15 @@ def test_an_export_that_says_what_no_journal_takes_is_refused_whole(
     file.write_bytes(_sealed(text.replace(was, made, 1).split(b"\n")))
     refused = command("run", "import", file, "--db", elsewhere)
     assert (refused.code, said in refused.err, elsewhere.exists()) == (4, True, False)
+
+
+def test_a_time_may_be_a_whole_number_and_lie_before_its_epoch(command: Command, db: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    with RunJournal(db) as journal:
+        lines = [line.encode() for line in journal.export("one")][:-1]
+    file.write_bytes(_sealed([re.sub(rb'"created_at":[0-9.]+', b'"created_at":-5', line) for line in lines]))
+    assert command("run", "import", file, "--db", tmp_path / "elsewhere.db").code == 0
+    assert "1969-12-31 23:59:55" in command("run", "show", "one", "--db", tmp_path / "elsewhere.db").out
 
 
 def test_what_is_wrong_with_the_journal_is_not_said_of_the_file(command: Command, db: Path, tmp_path: Path) -> None:
