@@ -18,6 +18,8 @@ from turn_journal_runtime.turns.heartbeat import HeldLease, now
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.conftest import Eventually
+
 LOST = JournalConflictError("Somebody else has it.", kind="turn_lease_lost")
 
 
@@ -117,6 +119,35 @@ def test_what_is_refused_after_it_was_given_back_is_no_loss() -> None:
         answered.set()
         assert not ended.wait(0.3)
         lease.check()
+
+
+def test_a_renewal_that_fails_ends_no_host_while_the_lease_is_in_time_and_the_next_one_prolongs_it(
+    eventually: Eventually,
+) -> None:
+    def fail_once() -> object:
+        if server.asked == 1:
+            raise StoreUnavailableError("away")
+        return {}
+
+    ended, server = threading.Event(), Server(fail_once)
+    begun = now()
+    with held(server, seconds=3.0) as lease:
+        with lease.ending(ended.set):
+            eventually(lambda: server.asked == 2)
+            eventually(lambda: lease._until > begun + 3.5)
+            lease.check()
+        lease._lose(LOST)  # when its work is over there is no host to end
+        assert not ended.is_set()
+
+
+def test_giving_back_says_nothing_of_a_turn_that_is_lost_and_raises_nothing_where_it_cannot_be_said() -> None:
+    with held(Server()) as lease:
+        asking = lease.give_back()
+        next(asking)
+        with pytest.raises(StopIteration):
+            asking.throw(StoreUnavailableError("away"))
+        lease._lose(LOST)
+        assert list(lease.give_back()) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
