@@ -112,8 +112,8 @@ class AbandonedRun:
                 self._held.append(held)
 
     def cancel(self) -> str | None:
-        """Closes the runs that are held, the turn's own one last; its id."""
-        for held in reversed(self._held):
+        """Closes the runs that are held; the id of the turn's own, if it is one of them."""
+        for held in self._held:
             held.end(CANCELLED)
         return self._run_id if any(held.run_id == self._run_id for held in self._held) else None
 

@@ -406,8 +406,10 @@ class Research:
 def test_the_runs_inside_of_its_tools_are_closed_and_go_on_with_it(turn: Turn) -> None:
     agent = Research(turn)
     turn.kill(CallableHost(agent))
-    inner = f"{PLAN.turn_key}:0:research"
+    inner, over = f"{PLAN.turn_key}:0:research", f"{PLAN.turn_key}:1:over"
     with turn.runs() as runs:
+        with DurableRun(runs, over) as run:
+            run.iteration(0)
         assert sorted(runs.interrupted_runs()) == [PLAN.turn_key, inner]
         given = give_up(turn)
         assert (given.run_id, given.in_doubt) == (PLAN.turn_key, (inner, f"{inner}:1:send"))
@@ -417,9 +419,7 @@ def test_the_runs_inside_of_its_tools_are_closed_and_go_on_with_it(turn: Turn) -
         agent.given_up.set()
         assert turn.run(CallableHost(agent), retry_failed=True).ok
         assert agent.did == ["look", "send"]
-        found = runs.run_meta(inner)
-        assert found is not None
-        assert found.status == "done"
+        assert [meta.status for one in (inner, over) if (meta := runs.run_meta(one))] == ["done", "done"]
 
 
 def test_a_driver_whose_turn_is_given_up_does_no_further_step_inside_of_a_tool(root: Path | str) -> None:
