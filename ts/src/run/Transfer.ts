@@ -6,7 +6,7 @@ import { createHash } from "node:crypto"
 import { InvalidJournal, StoreFailure } from "../contract/Errors.ts"
 import type { Database } from "./Database.ts"
 import { checkRunId, conflict, unknownRun } from "./Errors.ts"
-import { isTerminal, RUNNING } from "./Events.ts"
+import { isTerminal, KINDS, RUNNING } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
 import { deleteRows } from "./Retention.ts"
@@ -89,15 +89,21 @@ export const importRun = (
   const { agent, task, metadata } = redact === null ? said : (decode(storedText(redact, said)) as Payload)
   const shown: Payload = { ...run, agent: String(agent), task: String(task) }
   const runRow = RUN.map((name) => cell(shown, name))
+  if (rows.some((row) => !isOnly(row, "event") && !isOnly(row, "attempt"))) {
+    throw refused("a line is neither an event nor an attempt")
+  }
   const events = rows.flatMap((row) => {
     if (row["event"] === undefined) return []
     const event = objectAt(row, "event")
+    refuseUnknown("event kind", event["kind"], KINDS)
     const payload = storedText(redact, objectAt(event, "payload"))
     return [[cell(event, "seq"), cell(event, "kind"), payload, cell(event, "created_at")] as const]
   })
   const attempts = rows.flatMap((row) => {
     if (row["attempt"] === undefined) return []
     const attempt = redactedFailure(redact, objectAt(row, "attempt"))
+    refuseUnknown("event kind", attempt["kind"], KINDS)
+    refuseUnknown("state of an attempt", attempt["state"], STATES)
     return [ATTEMPT.map((name) => cell(attempt, name))]
   })
   const parent = head["parent"] === null ? null : objectAt(head, "parent")
@@ -191,6 +197,17 @@ const redactedFailure = (redact: Redact | null, attempt: Payload): Payload => {
   return { ...attempt, error_type: String(shown["error_type"]), message: String(shown["message"]) }
 }
 
+const isOnly = (row: Payload, name: string): boolean => Object.keys(row).length === 1 && row[name] !== undefined
+
+const refuseUnknown = (what: string, value: Value | undefined, known: ReadonlyArray<string>): void => {
+  if (typeof value !== "string") throw refused(`the ${what} is missing or of another type`)
+  if (!known.includes(value)) throw refused(`the ${what} ${JSON.stringify(value.slice(0, 80))} is unknown`)
+}
+
+/** What may have become of an attempt. */
+const STATES = ["failed", "absent", "again"]
+const MAX_SEQ = 2n ** 63n - 1n
+
 const WHOLE = new Set(["seq", "attempt", "next_seq", "fence", "resumes", "upto"])
 const TIMES = new Set(["created_at", "updated_at"])
 const MAY_BE_NULL = new Set(["outcome", "checkpoint_id", "error_type", "message", "next_seq"])
@@ -200,7 +217,8 @@ const cell = (value: Payload, name: string): string | number | bigint | null => 
   const found = value[name]
   if (found === null && MAY_BE_NULL.has(name)) return found
   if (WHOLE.has(name)) {
-    if (typeof found === "bigint" || (typeof found === "number" && Number.isInteger(found))) return found
+    const isWhole = typeof found === "bigint" || (typeof found === "number" && Number.isSafeInteger(found))
+    if (isWhole && found >= 0 && found <= MAX_SEQ) return found
   } else if (TIMES.has(name)) {
     if (typeof found === "number") return found
   } else if (typeof found === "string") return found

@@ -100,11 +100,19 @@ const EDITS: ReadonlyArray<readonly [number, ReadonlyArray<string>, unknown]> = 
   [0, ["parent"], { run_id: "r", upto: "1" }],
   [1, ["event", "seq"], "first"],
   [1, ["event", "seq"], 1.5],
+  [1, ["event", "seq"], -1],
+  [1, ["event", "seq"], 2 ** 63],
   [1, ["event", "kind"], null],
+  [1, ["event", "kind"], "of another program"],
+  [1, ["event", "kind"], 2 ** 60],
+  [1, ["else"], 1],
   [1, ["event", "payload"], "text"],
   [1, ["event", "created_at"], null],
   [-1, ["attempt", "seq"], "x"],
-  [-1, ["attempt", "next_seq"], "x"]
+  [-1, ["attempt", "next_seq"], "x"],
+  [-1, ["attempt", "attempt"], -1],
+  [-1, ["attempt", "state"], "asleep"],
+  [-1, ["attempt", "kind"], "of another program"]
 ]
 
 describe("an export", () => {
