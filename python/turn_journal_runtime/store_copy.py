@@ -293,7 +293,7 @@ def _copy_run(source: RunJournal, target: RunJournal | None, run_id: str, verify
             outcome: str = compare_run(source, target, run_id)
         else:
             outcome = copy_run(source, target, run_id)
-    except JournalCorruptError as error:
+    except (JournalCorruptError, InvalidJournalError) as error:
         return _item("run", None, run_id, "damaged", _problem_of(error))
     except TurnBusyError as error:
         return _item("run", None, run_id, "driven", _problem_of(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -190,6 +191,15 @@ def test_what_is_damaged_is_left_and_exits_with_four(source: Path, tmp_path: Pat
     assert outcome.code == 4
     assert problems(outcome.json) == [("turn", "goal-1.turn-2", "damaged"), ("session", "line-0", "damaged")]
     assert not (target / "goals" / GOALS[0] / "turns" / "goal-1.turn-2.json").exists()
+
+
+def test_a_run_that_no_journal_takes_is_left_and_the_others_are_copied(source: Path, tmp_path: Path) -> None:
+    fill(source)
+    with sqlite3.connect(run_journal_path(source)) as database:
+        database.execute("INSERT INTO journal VALUES ('goal-1.turn-0', 77, 'of another program', '{}', 0)")
+    report = copy_store(source, tmp_path / "target")
+    assert problems(report) == [("run", "goal-1.turn-0", "damaged")]
+    assert report["runs"]["copied"] == RUNS - 1
 
 
 def test_the_command_tells_what_it_did_and_what_it_left(source: Path, database: str, command: Command) -> None:
