@@ -131,6 +131,14 @@ def test_a_transaction_whose_commit_is_lost_is_made_once(journal: RunJournal, pr
         journal.fork("r", "forked", upto=0)
 
 
+def test_questions_whose_end_is_lost_are_answered(journal: RunJournal, proxy: Proxy, moment: Moment) -> None:
+    journal.open_run("closed")
+    journal.close_run("closed")
+    proxy.cut(moment, b"ROLLBACK\0")
+    assert journal.prune(0, dry_run=True) == ["closed"]
+    assert proxy.cuts == 1
+
+
 def _expecting(answer: object, step: Callable[[], object]) -> Callable[[], None]:
     def expect() -> None:
         assert step() == answer

@@ -220,9 +220,11 @@ class Database:
                     raise typed_error(error, self.path) from error
                 raise
             try:
-                session.execute(b"COMMIT")
+                session.execute(b"ROLLBACK" if begin == _SNAPSHOT else b"COMMIT")
             except psycopg.Error as error:
                 self._look_after(error)
+                if begin == _SNAPSHOT:
+                    return  # all was read
                 if is_lost(error):
                     raise _CommitLost(error) from error
                 raise typed_error(error, self.path) from error
