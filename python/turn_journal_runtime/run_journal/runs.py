@@ -62,9 +62,14 @@ def opening(
     stored = encode(metadata or {})
     if redact is not None:
         shown = redact({"agent": agent, "task": task, "metadata": decode(stored)})
-        agent, task, stored = str(shown["agent"]), str(shown["task"]), encode(shown["metadata"])
+        agent, task, stored = said_of(shown)
     now = time.time()
     return run_id, agent, task, checkpoint_id, now, now, stored.decode()
+
+
+def said_of(shown: Mapping[str, Any]) -> tuple[str, str, bytes]:
+    """The agent, the task and the metadata of a run, as `redact` lets them be kept: what it leaves out is empty."""
+    return str(shown.get("agent") or ""), str(shown.get("task") or ""), encode(shown.get("metadata") or {})
 
 
 def closing(run_id: str, outcome: str) -> tuple[str, str, float, str]:

@@ -21,7 +21,7 @@ from .faults import check_run_id, decode_row, unknown_run
 from .payload import MAX_DEPTH, DamagedPayload, decode, encode
 from .record import rows_in_parts
 from .retention import delete_rows
-from .runs import read_metadata
+from .runs import read_metadata, said_of
 from .steps import is_taken
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _checked(
     check_run_id(run_id)
     if status != RUNNING and status not in TERMINAL_STATUSES:
         raise _refused(f"the status {status!r} is unknown")
-    shown = redacted({"agent": agent, "task": task, "metadata": metadata})
+    agent, task, stored = said_of(redacted({"agent": agent, "task": task, "metadata": metadata}))
     for row in whole:
         try:
             if row.keys() == {"event"}:
@@ -249,7 +249,7 @@ def _checked(
             raise _no_room(run_id, error) from error
     return Received(
         run_id,
-        (run_id, str(shown["agent"]), str(shown["task"]), status, *rest, encode(shown["metadata"]).decode()),
+        (run_id, agent, task, status, *rest, stored.decode()),
         (run_id, fence, resumes) if fence else None,
         None if parent is None else (run_id, *_taken(parent, _PARENT)),
         events,
@@ -265,7 +265,7 @@ def _attempt(row: list[Any], redacted: Callable[[Mapping[str, Any]], Mapping[str
         raise _refused(f"the attempt {state!r:.80} at {kind!r:.80} at step {seq} is unknown")
     if error_type is not None:
         shown = redacted({"error_type": error_type, "message": message})
-        error_type, message = str(shown["error_type"]), str(shown["message"])
+        error_type, message = str(shown.get("error_type", "Exception")), str(shown.get("message", ""))
     return [*before, error_type, message, next_seq, at]
 
 

@@ -198,6 +198,18 @@ def test_what_may_not_be_stored_is_not_imported(journal: RunJournal, lines: list
         assert list(other.export("r")) == redacted
 
 
+def test_what_may_not_be_kept_at_all_is_empty(lines: list[str], address: Address) -> None:
+    with RunJournal(address.with_name("other.db"), redact=lambda _: {}) as other:
+        other.open_run("opened", agent="a", task="t", metadata={"m": 1})
+        other.import_run(lines)
+        for run_id in ("opened", "r"):
+            meta = other.run_meta(run_id)
+            assert meta is not None
+            assert (meta.agent, meta.task, meta.metadata) == ("", "", {})
+        attempts = [json.loads(line)["attempt"] for line in other.export("r") if "attempt" in json.loads(line)]
+        assert {(one["error_type"], one["message"]) for one in attempts} == {("Exception", "")}
+
+
 # Ended
 
 

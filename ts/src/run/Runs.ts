@@ -33,21 +33,28 @@ export const openRun = (database: Database, redact: Redact | null, runId: string
   checkRunId(runId)
   const given = { agent: run.agent ?? "", task: run.task ?? "", metadata: run.metadata ?? {} }
   encode(given.metadata)
-  const { agent, task, metadata } = decode(storedText(redact, given)) as Payload
+  const { agent, task, metadata } = saidOf(decode(storedText(redact, given)) as Payload)
   const at = now()
   database.write(
     "INSERT INTO runs (run_id, agent, task, status, outcome, checkpoint_id, created_at, updated_at, metadata) " +
       "VALUES (?, ?, ?, 'running', NULL, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET status = 'running', " +
       "outcome = NULL, checkpoint_id = COALESCE(excluded.checkpoint_id, checkpoint_id), updated_at = excluded.updated_at",
     runId,
-    String(agent),
-    String(task),
+    agent,
+    task,
     run.checkpointId ?? null,
     at,
     at,
     encode(metadata)
   )
 }
+
+/** The agent, the task and the metadata of a run, as `redact` lets them be kept: what it leaves out is empty. */
+export const saidOf = ({ agent, task, metadata }: Payload): { agent: string; task: string; metadata: Value } => ({
+  agent: String(agent ?? ""),
+  task: String(task ?? ""),
+  metadata: metadata ?? {}
+})
 
 export const setCheckpoint = (database: Database, runId: string, checkpointId: string): void => {
   const changed = database.write(

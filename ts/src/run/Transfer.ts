@@ -10,7 +10,7 @@ import { isTerminal, KINDS, RUNNING } from "./Events.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
 import { deleteRows } from "./Retention.ts"
-import { decodeRow, isTaken, type Redact, runMeta, storedEvents, storedText } from "./Runs.ts"
+import { decodeRow, isTaken, type Redact, runMeta, saidOf, storedEvents, storedText } from "./Runs.ts"
 
 const FORMAT = "turn-journal-run"
 const VERSION = 1
@@ -86,8 +86,8 @@ export const importRun = (
   checkRunId(runId)
   if (run["status"] !== RUNNING && !isTerminal(String(run["status"]))) throw refused("the status is unknown")
   const said = { agent: cell(run, "agent"), task: cell(run, "task"), metadata: objectAt(run, "metadata") }
-  const { agent, task, metadata } = redact === null ? said : (decode(storedText(redact, said)) as Payload)
-  const shown: Payload = { ...run, agent: String(agent), task: String(task) }
+  const { agent, task, metadata } = saidOf(redact === null ? said : (decode(storedText(redact, said)) as Payload))
+  const shown: Payload = { ...run, agent, task }
   const runRow = RUN.map((name) => cell(shown, name))
   if (rows.some((row) => !isOnly(row, "event") && !isOnly(row, "attempt"))) {
     throw refused("a line is neither an event nor an attempt")
@@ -194,7 +194,7 @@ const redactedFailure = (redact: Redact | null, attempt: Payload): Payload => {
   const { error_type, message } = attempt
   if (typeof error_type !== "string") return attempt
   const shown = decode(storedText(redact, { error_type, message })) as Payload
-  return { ...attempt, error_type: String(shown["error_type"]), message: String(shown["message"]) }
+  return { ...attempt, error_type: String(shown["error_type"] ?? "Error"), message: String(shown["message"] ?? "") }
 }
 
 const isOnly = (row: Payload, name: string): boolean => Object.keys(row).length === 1 && row[name] !== undefined

@@ -157,4 +157,24 @@ describe("an export", () => {
       )
     )
   )
+
+  it.live("is stored with nothing where nothing may be kept", () =>
+    withJournal((journal) =>
+      Effect.scoped(
+        Effect.gen(function* () {
+          const other = yield* make({ path: newPath(), redact: () => ({}) })
+          yield* other.openRun("opened", { agent: "a", task: "t", metadata: { m: 1 } })
+          yield* other.importRun(yield* exported(journal))
+          for (const id of ["opened", "r"]) {
+            assert.deepInclude(yield* other.runMeta(id), { agent: "", task: "", metadata: {} })
+          }
+          const kept = (yield* other.exportRun("r"))
+            .map((line) => JSON.parse(line))
+            .flatMap((line) => line.attempt ?? [])
+          assert.isNotEmpty(kept)
+          for (const attempt of kept) assert.deepInclude(attempt, { error_type: "Error", message: "" })
+        })
+      )
+    )
+  )
 })
