@@ -39,7 +39,7 @@ from .events import (
 )
 from .faults import name_of, recorded_failure
 from .payload import DamagedPayload, decode, differing_fields, digest, encode
-from .steps import Absent, Attempt, Committed, Readback, went_on
+from .steps import Absent, Attempt, Committed, Readback, kept_failure, went_on
 
 if TYPE_CHECKING:
     from .drive import Drive
@@ -361,13 +361,13 @@ class DurableSteps(Driving):
 
     def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
         shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
-        what = str(shown.get("error_type", "Exception"))
+        what, message = kept_failure(shown)
         next_seq: int | None = self._following(drive)
         if seq in self._beside:
             # What the loop issues until it asks, it does not issue because of this.
             self._unknown_failures.add(seq)
             next_seq = None
-        return Write(drive.attempt, seq, Attempt(kind, "failed", what, str(shown.get("message", "")), next_seq))
+        return Write(drive.attempt, seq, Attempt(kind, "failed", what, message, next_seq))
 
     def _fingerprints(self, request: Any) -> dict[str, str]:
         if request is None:

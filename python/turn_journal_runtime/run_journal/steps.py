@@ -28,11 +28,13 @@ __all__ = [
     "Attempt",
     "Committed",
     "Readback",
+    "State",
     "UncertainStep",
     "Unknown",
     "Unset",
     "add_attempt",
     "is_taken",
+    "kept_failure",
     "must_be_recorded",
     "open_calls",
     "read_attempts",
@@ -99,12 +101,16 @@ class UncertainStep:
     message: str | None = None
 
 
+#: What may have become of an attempt.
+State: TypeAlias = Literal["failed", "absent", "again"]
+
+
 class Attempt(NamedTuple):
     """What the last attempt at a step came to."""
 
     #: The kind of event that the step was to record first.
     kind: str
-    state: Literal["failed", "absent", "again"]
+    state: State
     error_type: str | None = None
     message: str | None = None
     #: The number that the next step would have got when the loop could know; None before that.
@@ -128,6 +134,11 @@ _OPEN_CALLS: Final = (
     "AND call.kind = 'tool_call' AND NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?1 AND seq = call.seq "
     "AND kind = 'tool_result') ORDER BY call.seq"
 )
+
+
+def kept_failure(shown: Mapping[str, Any]) -> tuple[str, str]:
+    """The type and message of a failure, as `redact` lets them be kept."""
+    return str(shown.get("error_type", "Exception")), str(shown.get("message", ""))
 
 
 def read_attempts(cursor: sqlite3.Cursor, run_id: str) -> dict[int, Attempt]:

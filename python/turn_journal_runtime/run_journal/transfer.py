@@ -12,7 +12,7 @@ import marshal
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, get_args
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalStoreError
 from .batch import MAX_SEQ
@@ -22,7 +22,7 @@ from .payload import MAX_DEPTH, DamagedPayload, decode, encode
 from .record import rows_in_parts
 from .retention import delete_rows
 from .runs import read_metadata, said_of
-from .steps import is_taken
+from .steps import State, is_taken, kept_failure
 
 if TYPE_CHECKING:
     import sqlite3
@@ -73,8 +73,7 @@ _HEAD: Final = {
     "parent": (dict, type(None)),
 }
 _PARENT: Final = {"run_id": _TEXT, "upto": _NUMBER}
-#: What may have become of an attempt.
-_STATES: Final = frozenset(("failed", "absent", "again"))
+_STATES: Final = frozenset(get_args(State))
 
 
 class _Waiting(tempfile.SpooledTemporaryFile[bytes]):
@@ -265,7 +264,7 @@ def _attempt(row: list[Any], redacted: Callable[[Mapping[str, Any]], Mapping[str
         raise _refused(f"the attempt {state!r:.80} at {kind!r:.80} at step {seq} is unknown")
     if error_type is not None:
         shown = redacted({"error_type": error_type, "message": message})
-        error_type, message = str(shown.get("error_type", "Exception")), str(shown.get("message", ""))
+        error_type, message = kept_failure(shown)
     return [*before, error_type, message, next_seq, at]
 
 

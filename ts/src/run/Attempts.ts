@@ -4,10 +4,13 @@
  */
 import type { Database } from "./Database.ts"
 
+/** What may have become of an attempt. */
+export const STATES = ["failed", "absent", "again"] as const
+
 export interface Attempt {
   /** The kind of event that the step was to record first. */
   readonly kind: string
-  readonly state: "failed" | "absent" | "again"
+  readonly state: (typeof STATES)[number]
   readonly errorType: string | null
   readonly message: string | null
   /** The number that the next step would have got when the loop could know; null before that. */

@@ -2,6 +2,7 @@
 import * as Cause from "effect/Cause"
 import * as Predicate from "effect/Predicate"
 import { RecordedToolError } from "./Errors.ts"
+import type { Payload } from "./Payload.ts"
 
 /** The error of a step that has failed, or is on record as failed. */
 export const failure = (runId: string, seq: number, errorType: string, message: string): RecordedToolError =>
@@ -11,8 +12,20 @@ export const failure = (runId: string, seq: number, errorType: string, message: 
     details: { run_id: runId, seq, error_type: errorType, message }
   })
 
-/** The type and message of what was thrown. */
-export const saidBy = (error: unknown): { readonly errorType: string; readonly message: string } => {
+/** The type and message of an error. */
+export interface Said {
+  readonly errorType: string
+  readonly message: string
+}
+
+/** Of a failure, as `redact` lets it be kept. */
+export const keptOf = (shown: Payload): Said => ({
+  errorType: String(shown["error_type"] ?? "Error"),
+  message: String(shown["message"] ?? "")
+})
+
+/** Of what was thrown. */
+export const saidBy = (error: unknown): Said => {
   // What `Effect.tryPromise` and `Effect.try` have wrapped says more than the wrapping.
   const thrown = Cause.isUnknownError(error) ? error.cause : error
   return { errorType: nameOf(thrown), message: messageOf(thrown) }

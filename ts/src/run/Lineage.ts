@@ -1,10 +1,10 @@
 /** Runs that come from runs, and where two of them part: run-journal.md, section 4. */
 import { readLastSeq } from "./Attempts.ts"
 import type { Database } from "./Database.ts"
-import { checkRunId, conflict, invalid, unknownRun } from "./Errors.ts"
+import { checkRunId, conflict, invalid } from "./Errors.ts"
 import { KIND_TOOL_RESULT, type Kind, now } from "./Events.ts"
 import { differingFields, type Payload } from "./Payload.ts"
-import { decodeRow, isIn, isTaken, storedEvents } from "./Runs.ts"
+import { decodeRow, isTaken, mustBeRecorded, storedEvents } from "./Runs.ts"
 
 /** The first step at which two runs part. */
 export interface RunDifference {
@@ -27,7 +27,7 @@ export const fork = (database: Database, runId: string, newRunId: string, upto: 
   checkRunId(newRunId)
   if (!Number.isSafeInteger(upto) || upto < 0) throw invalid("A step's number is an integer from 0.")
   database.transaction(() => {
-    if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+    mustBeRecorded(database, runId)
     if (isTaken(database, newRunId)) {
       throw conflict(`The run ${JSON.stringify(newRunId)} exists; a fork is a new run.`, { run_id: newRunId })
     }
@@ -82,7 +82,7 @@ export const parent = (database: Database, runId: string): { readonly runId: str
 
 export const diff = (database: Database, runA: string, runB: string): RunDifference | null =>
   database.snapshot(() => {
-    for (const runId of [runA, runB]) if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+    for (const runId of [runA, runB]) mustBeRecorded(database, runId)
     const eventsA = storedEvents(database, runA)
     const eventsB = storedEvents(database, runB)
     for (let at = 0; ; at++) {

@@ -235,8 +235,12 @@ export const assertReplayOrder = (
   })
 }
 
-export const isIn = (database: Database, table: "runs" | "journal", runId: string): boolean =>
+const isIn = (database: Database, table: "runs" | "journal", runId: string): boolean =>
   database.read(`SELECT 1 FROM ${table} WHERE run_id = ? LIMIT 1`, runId).length > 0
+
+export const mustBeRecorded = (database: Database, runId: string): void => {
+  if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+}
 
 /** Whether anything is stored under an id; events may be without a run. */
 export const isTaken = (database: Database, runId: string): boolean =>

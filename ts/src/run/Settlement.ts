@@ -1,10 +1,10 @@
 /** Tool calls whose outcome is not known, and questions, and how both are settled: run-journal.md, sections 3 and 4. */
 import { type Attempt, addAttempt, readAttempts, readLastSeq, wentOn } from "./Attempts.ts"
 import type { Database, Row } from "./Database.ts"
-import { conflict, invalid, RunNotFound, unknownRun } from "./Errors.ts"
+import { conflict, invalid, RunNotFound } from "./Errors.ts"
 import { KIND_APPROVAL, KIND_TOOL_CALL, KIND_TOOL_RESULT, now } from "./Events.ts"
 import { decode, encode, type Payload, same, type Value } from "./Payload.ts"
-import { decodeRow, isIn, type Redact, storedText } from "./Runs.ts"
+import { decodeRow, mustBeRecorded, type Redact, storedText } from "./Runs.ts"
 
 /** A tool call that may have happened. */
 export interface UncertainStep {
@@ -95,7 +95,7 @@ export const settle = (
         .map((row) => [row["kind"], row["payload"] as Uint8Array])
     )
     if (!rows.has(KIND_TOOL_CALL)) {
-      if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+      mustBeRecorded(database, runId)
       throw new RunNotFound({
         kind: "run_not_found",
         message: `Run ${JSON.stringify(runId)} has no tool call at step ${seq}; \`uncertain\` lists those that can be settled.`,
@@ -156,7 +156,7 @@ export const approve = (
       seq
     )
     if (row === undefined) {
-      if (!isIn(database, "runs", runId)) throw unknownRun(runId)
+      mustBeRecorded(database, runId)
       throw new RunNotFound({
         kind: "run_not_found",
         message: `Run ${JSON.stringify(runId)} has asked nothing at step ${seq}; \`pendingApprovals\` lists what waits.`,

@@ -25,7 +25,7 @@ import {
   KIND_VERIFICATION,
   type Kind
 } from "./Events.ts"
-import { failure, saidBy } from "./Failure.ts"
+import { failure, keptOf, saidBy } from "./Failure.ts"
 import { asStored, differingFields, digest, encode, type Payload, type Value } from "./Payload.ts"
 import * as Sleeps from "./Sleeps.ts"
 
@@ -76,9 +76,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
   const failed = (seq: number, kind: Kind, error: unknown): Effect.Effect<never, StepError> => {
     const said = saidBy(error)
     const { kept } = recordable({ error_type: said.errorType, message: said.message })
-    const errorType = String(kept["error_type"] ?? "Error")
-    const message = String(kept["message"] ?? "")
-    const attempt: Attempt = { kind, state: "failed", errorType, message, nextSeq: driving.following() }
+    const attempt: Attempt = { kind, state: "failed", ...keptOf(kept), nextSeq: driving.following() }
     return Effect.andThen(
       attempting(() => record.attempt(seq, attempt)),
       Effect.fail(failure(runId, seq, said.errorType, said.message))

@@ -4,9 +4,11 @@
  */
 import { createHash } from "node:crypto"
 import { InvalidJournal, StoreFailure } from "../contract/Errors.ts"
+import { STATES } from "./Attempts.ts"
 import type { Database } from "./Database.ts"
 import { checkRunId, conflict, unknownRun } from "./Errors.ts"
 import { isTerminal, KINDS, RUNNING } from "./Events.ts"
+import { keptOf } from "./Failure.ts"
 import type { Ownership } from "./Ownership.ts"
 import { decode, encode, MAX_DEPTH, type Payload, type Value } from "./Payload.ts"
 import { deleteRows } from "./Retention.ts"
@@ -194,7 +196,8 @@ const redactedFailure = (redact: Redact | null, attempt: Payload): Payload => {
   const { error_type, message } = attempt
   if (typeof error_type !== "string") return attempt
   const shown = decode(storedText(redact, { error_type, message })) as Payload
-  return { ...attempt, error_type: String(shown["error_type"] ?? "Error"), message: String(shown["message"] ?? "") }
+  const kept = keptOf(shown)
+  return { ...attempt, error_type: kept.errorType, message: kept.message }
 }
 
 const isOnly = (row: Payload, name: string): boolean => Object.keys(row).length === 1 && row[name] !== undefined
@@ -204,8 +207,6 @@ const refuseUnknown = (what: string, value: Value | undefined, known: ReadonlyAr
   if (!known.includes(value)) throw refused(`the ${what} ${JSON.stringify(value.slice(0, 80))} is unknown`)
 }
 
-/** What may have become of an attempt. */
-const STATES = ["failed", "absent", "again"]
 const MAX_SEQ = 2n ** 63n - 1n
 
 const WHOLE = new Set(["seq", "attempt", "next_seq", "fence", "resumes", "upto"])

@@ -151,7 +151,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
   const stepTo = (
     { place, admission, snapshot }: Incoming,
     { expectedPrevious }: WriteRequest,
-    now: () => number,
+    clock: Clock.Clock,
     encoded: Encoded
   ): Result.Result<Step<WriteResult>, CoreError> => {
     const found = standing(readDocument, place, encoded)
@@ -165,7 +165,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     if (Result.isFailure(transition)) return Result.fail(transition.failure)
     if (transition.success === "replay") return replayed(admission)
     if (stored?.examination.status === "failed" && (position?.pruned ?? null) !== null) return Result.fail(wasPruned())
-    const at = new Date(now()).toISOString()
+    const at = new Date(clock.currentTimeMillisUnsafe()).toISOString()
     // A journal that another program wrote becomes the first line of its history.
     const adopted =
       position === null && stored !== null ? [writeLine(null, place.address, stored, { at, adopted: true, key })] : []
@@ -184,8 +184,7 @@ const make = (driver: Driver["Service"], key: SigningKey | null, limits: Journal
     const isWritten = since !== null && (yield* stoodSince(driver, readDocument, place, admission.operationId, since))
     const answer = yield* driver.transact(
       place,
-      (encoded) =>
-        isWritten ? replayed(admission) : stepTo(incoming, request, () => clock.currentTimeMillisUnsafe(), encoded),
+      (encoded) => (isWritten ? replayed(admission) : stepTo(incoming, request, clock, encoded)),
       isWritten ? null : (request.lease ?? null)
     )
     if (answer.appended) readDocument.remember(place, snapshot, admission)
