@@ -15,7 +15,7 @@ from ..run_journal.runs import close_running, refuse_ended
 from .invocation import FormatOption, RootOption, YesOption, answering
 from .output import Block, Format, Line, Points, Report, counted
 from .place import DatabaseOption, open_journal
-from .runs import KEY, RunArgument, run_named, short_run
+from .runs import KEY, RunArgument, damage_of, run_named, short_run
 
 if TYPE_CHECKING:
     from ..run_journal import RunJournal, UncertainStep
@@ -35,7 +35,7 @@ def _uncertain(journal: RunJournal, run_id: str) -> tuple[list[UncertainStep], R
     try:
         return journal.uncertain(run_id), None
     except JournalCorruptError as error:
-        return [], {"kind": error.kind, "message": error.message}
+        return [], damage_of(error)
 
 
 def _damaged(damage: RunDamage | None) -> list[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..run_journal import JournalEvent, PendingApproval, RunJournal, UncertainStep
     from ..run_journal.listing import RunSummary
-    from .run_documents import Decided, Settled
+    from .run_documents import Decided, RunDamage, Settled
 
     T = TypeVar("T")
 
@@ -98,6 +98,11 @@ def _of_each(
         return found
 
 
+def damage_of(error: JournalCorruptError) -> RunDamage:
+    """What an answer says of a damaged run."""
+    return {"kind": error.kind, "message": error.message}
+
+
 def _listed(
     run: RunSummary, journal: RunJournal, asked: set[str], due_at: float | None, damage: JournalCorruptError | None
 ) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _listed(
         **asdict(run),
         "waits_for": waits_for,
         "due_at": due_at,
-        "damage": None if damage is None else {"kind": damage.kind, "message": damage.message},
+        "damage": None if damage is None else damage_of(damage),
     }
 
 
