@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -13,7 +11,6 @@ from ..address import absolute, is_database
 from ..errors import JournalNotFoundError
 from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
-from ..run_journal.schema import TABLES
 from ..turns.folder_root import run_journal_path
 from .invocation import ROOT_VARIABLE, is_typed, root_of, said_again, said_root
 
@@ -41,31 +38,12 @@ def open_journal(db: str | None, root: str | None) -> RunJournal:
             kind="run_journal_not_found",
             details={"path": where},
         )
-    return _opened(where)
+    return RunJournal(where)
 
 
 def open_or_make_journal(db: str | None, root: str | None) -> RunJournal:
     """The journal, which is made when it is not there."""
-    return _opened(_place_of(db, root))
-
-
-def _opened(where: str) -> RunJournal:
-    if not is_database(where) and _is_something_else(Path(absolute(where))):
-        raise JournalNotFoundError(
-            f"{where} is a database of something else, and has no runs in it. It was left as it is; name another file.",
-            kind="run_journal_not_found",
-            details={"path": where},
-        )
-    return RunJournal(where)
-
-
-def _is_something_else(path: Path) -> bool:
-    """Whether a file is another program's database, into which opening it as a journal would put tables."""
-    # What is not there or no database is told by who opens it.
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return bool(tables) and tables.isdisjoint(TABLES)
-    return False
+    return RunJournal(_place_of(db, root))
 
 
 def _place_of(db: str | None, root: str | None) -> str:

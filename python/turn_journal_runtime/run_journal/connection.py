@@ -132,12 +132,17 @@ def _look_at(path: str) -> None:
     if 0 < stats.st_size < _SMALLEST_PAGE:
         raise sqlite3.DatabaseError("file is not a database")
     try:
-        version, columns = _read_schema(path, "ro")
+        version, tables = _read_schema(path, "ro")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
             raise
         # Whoever made the file was killed before it had a log; what it left half done has to be undone first.
-        version, columns = _read_schema(path, "rw")
+        version, tables = _read_schema(path, "rw")
+    if tables and tables.keys().isdisjoint(TABLES):
+        raise JournalCorruptError(
+            f"{path} is a database of something else, and has no runs in it. It was left as it is; name another file.",
+            details={"path": path},
+        )
     if version > SCHEMA_VERSION:
         raise JournalStoreError(
             f"{path} is of version {version}; this package reads up to {SCHEMA_VERSION}. Upgrade turn-journal-runtime; "
@@ -145,21 +150,29 @@ def _look_at(path: str) -> None:
             kind="store_unsupported",
             details={"path": path, "version": version, "supported": SCHEMA_VERSION},
         )
-    for name, found in columns.items():
-        if (found or version) and not TABLES[name] <= found:
+    for name, wanted in TABLES.items():
+        found = tables.get(name, set())
+        if (found or version) and not wanted <= found:
             raise JournalCorruptError(
-                f"{path} is no run journal: its table `{name}` lacks {sorted(TABLES[name] - found)}. It was left as it "
+                f"{path} is no run journal: its table `{name}` lacks {sorted(wanted - found)}. It was left as it "
                 "is; name another file.",
                 details={"path": path, "table": name},
             )
 
 
 def _read_schema(path: str, mode: str) -> tuple[int, dict[str, set[str]]]:
+    """The version of the file, and of each of its tables the columns, as far as they are a journal's."""
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in TABLES}
-        return _pragma(connection, "user_version"), columns
+        # Read as of one moment: another process may be making the tables.
+        connection.execute("BEGIN")
+        version = _pragma(connection, "user_version")
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables: dict[str, set[str]] = {name: set() for name in names}
+        for name in tables.keys() & TABLES.keys():
+            tables[name] = {row[1] for row in connection.execute(f"PRAGMA table_info({name})")}
+        return version, tables
     finally:
         connection.close()
 

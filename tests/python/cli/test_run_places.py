@@ -47,7 +47,7 @@ def test_the_database_of_another_program_is_left_as_it_is(
         connection.execute("CREATE TABLE orders (id INTEGER)")
     before = (tmp_path / "app.db").read_bytes()
     refused = command(*arguments, "--db", "app.db")
-    assert (refused.code, "a database of something else" in refused.err) == (3, True)
+    assert (refused.code, "a database of something else" in refused.err) == (4, True)
     assert ((tmp_path / "app.db").read_bytes(), (tmp_path / "app.db-wal").exists()) == (before, False)
 
 

@@ -254,13 +254,18 @@ def test_a_damaged_page_is_an_error_and_no_empty_result(path: Path) -> None:
                 read("r")
 
 
-def test_a_database_of_somebody_else_is_refused_untouched(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "version", "said"),
+    [("runs", 0, "no run journal"), ("orders", 0, "of something else"), ("orders", 7, "of something else")],
+)
+def test_a_database_of_somebody_else_is_refused_untouched(path: Path, table: str, version: int, said: str) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE runs (id INTEGER, distance REAL)")
+        other.execute(f"CREATE TABLE {table} (id INTEGER, distance REAL)")
+        other.execute(f"PRAGMA user_version = {version}")
     other.close()
     before = bytes_beside(path)
-    with pytest.raises(JournalCorruptError, match="no run journal"):
+    with pytest.raises(JournalCorruptError, match=said):
         RunJournal(path)
     assert bytes_beside(path) == before
 

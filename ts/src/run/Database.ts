@@ -276,7 +276,14 @@ const lookAt = (path: string): void => {
   const { size } = stats
   // SQLite takes a file that ends before its first page for a new one.
   if (size > 0 && size < SMALLEST_PAGE) throw damaged(path, "file is not a database")
-  const { version, columns } = readSchema(path)
+  const { version, tables } = readSchema(path)
+  if (tables.size > 0 && !Object.keys(TABLES).some((name) => tables.has(name))) {
+    throw new JournalCorrupt({
+      kind: "journal_corrupt",
+      message: `${path} is a database of something else, and has no runs in it. It was left as it is; name another file.`,
+      details: { path }
+    })
+  }
   if (version > SCHEMA_VERSION) {
     throw new StoreFailure({
       kind: "store_unsupported",
@@ -285,7 +292,7 @@ const lookAt = (path: string): void => {
     })
   }
   for (const [name, wanted] of Object.entries(TABLES)) {
-    const found = columns.get(name) ?? new Set()
+    const found = tables.get(name) ?? new Set()
     const missing = wanted.filter((column) => !found.has(column))
     if ((found.size > 0 || version > 0) && missing.length > 0) {
       throw new JournalCorrupt({
@@ -297,21 +304,28 @@ const lookAt = (path: string): void => {
   }
 }
 
-const readSchema = (path: string, readOnly = true): { version: number; columns: Map<string, Set<string>> } => {
+/** The version of the file, and of each of its tables the columns, as far as they are a journal's. */
+const readSchema = (path: string, readOnly = true): { version: number; tables: Map<string, Set<string>> } => {
   const connection = new DatabaseSync(path, { readOnly, timeout: OWN_PATIENCE })
   try {
-    const columns = new Map(
-      Object.keys(TABLES).map((name) => [
-        name,
-        new Set(
-          connection
-            .prepare(`PRAGMA table_info(${name})`)
-            .all()
-            .map((row) => String(row["name"]))
-        )
-      ])
+    // Read as of one moment: another process may be making the tables.
+    connection.exec("BEGIN")
+    const version = Number(pragma(connection, "user_version"))
+    const names = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()
+    const columnsOf = (name: string): Set<string> =>
+      new Set(
+        connection
+          .prepare(`PRAGMA table_info(${name})`)
+          .all()
+          .map((row) => String(row["name"]))
+      )
+    const tables = new Map(
+      names.map((row) => {
+        const name = String(row["name"])
+        return [name, Object.hasOwn(TABLES, name) ? columnsOf(name) : new Set<string>()]
+      })
     )
-    return { version: Number(pragma(connection, "user_version")), columns }
+    return { version, tables }
   } catch (error) {
     // Whoever made the file was killed before it had a log; what it left half done has to be undone first.
     const code = (error as { readonly errcode?: number }).errcode ?? 0

@@ -95,6 +95,25 @@ describe("files", () => {
     )
   }
 
+  for (const [table, said] of [
+    ["runs", "no run journal"],
+    ["orders", "of something else"]
+  ] as const) {
+    it.live(`a database of somebody else, with ${table}, is refused untouched`, () =>
+      Effect.gen(function* () {
+        const path = join(mkdtempSync(join(tmpdir(), "run-journal-")), "app.db")
+        const other = new DatabaseSync(path)
+        other.exec(`CREATE TABLE ${table} (id INTEGER, distance REAL)`)
+        other.close()
+        const before = readFileSync(path)
+        const error = yield* Effect.flip(Effect.scoped(make({ path })))
+        assert.strictEqual(error.kind, "journal_corrupt")
+        assert.include(error.message, said)
+        assert.isTrue(before.equals(readFileSync(path)))
+      })
+    )
+  }
+
   it.live("a newer file is refused with its bytes unchanged", () =>
     Effect.gen(function* () {
       const path = newPath()
