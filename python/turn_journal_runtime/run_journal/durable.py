@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError
+from .recording import Call, Step, Write
 from .sleeps import Sleeping
-from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
+from .stepping import _MISS, Arguments, OnChange, T
 from .submitted import Submitted
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from .recording import Call, Step, Write
 from .sleeps import Sleeping
-from .stepping import _MISS, Arguments, Call, OnChange, Step, T, Write
+from .stepping import _MISS, Arguments, OnChange, T
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator

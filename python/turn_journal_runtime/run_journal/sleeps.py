@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InvalidJournalError, TurnSuspended
 from ..observability import observed_step
 from .faults import decode_row
-from .stepping import Call, DurableSteps, Write, as_number
+from .recording import Call, Write
+from .stepping import DurableSteps, as_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from .database import Database
     from .drive import Drive
-    from .stepping import Step
+    from .recording import Step
 
 __all__ = ["PendingSleep", "Sleeping", "pending"]
 

@@ -1,8 +1,7 @@
 """What each step of a run does, told once for both forms of `DurableRun`.
 
-A step is a generator: it yields what it needs done (a `Call` of the caller's code, a `Write` of the record) and returns
-its value. The sync form does it in the calling thread, the async form without blocking the event loop. Specified in
-run-journal.md, section 4.
+The sync form does what a step yields in the calling thread, the async form without blocking the event loop.
+Specified in run-journal.md, section 4.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import random
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import orjson
@@ -28,7 +26,7 @@ from ..errors import (
     UncertainEffectError,
 )
 from ..observability import observed_step
-from .driving import WITHIN, Driving
+from .driving import WITHIN
 from .events import (
     KIND_APPROVAL,
     KIND_ITERATION,
@@ -37,29 +35,19 @@ from .events import (
     KIND_TOOL_RESULT,
     KIND_VERIFICATION,
 )
-from .faults import name_of, recorded_failure
+from .faults import recorded_failure
 from .payload import DamagedPayload, decode, differing_fields, digest, encode
-from .steps import Absent, Attempt, Committed, Readback, kept_failure, went_on
+from .recording import Call, Recording, Step, Write, as_stored
+from .steps import Absent, Attempt, Committed, Readback, went_on
 
 if TYPE_CHECKING:
     from .drive import Drive
 
-__all__ = ["Call", "DurableSteps", "Step", "Write", "as_number", "current_idempotency_key"]
+__all__ = ["DurableSteps", "as_number", "current_idempotency_key"]
 
 T = TypeVar("T")
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 OnChange: TypeAlias = Literal["diverge", "ask_again"]
-
-
-class Call(partial[Any]):
-    """The caller's code is to be run, sync or async."""
-
-
-class Write(partial[Any]):
-    """The record, or a snapshot, is to be written."""
-
-
-Step: TypeAlias = Generator[Call | Write, Any, T]
 
 _key: ContextVar[str | None] = ContextVar("turn_journal_idempotency_key", default=None)
 _SUFFIX: Final = b',"idempotency_key":'
@@ -73,7 +61,7 @@ def current_idempotency_key() -> str | None:
     return _key.get()
 
 
-class DurableSteps(Driving):
+class DurableSteps(Recording):
     """The steps that a drive can take."""
 
     def _memo(self, seq: int, drive: Drive, name: str, args: Arguments) -> Any:
@@ -201,7 +189,7 @@ class DurableSteps(Driving):
         snapshot = None
         if self._checkpoints is not None:
             snapshot = yield Write(self._checkpoints.snapshot)
-            text = _text({**decode(text.encode()), "checkpoint_id": snapshot})
+            text = as_stored({**decode(text.encode()), "checkpoint_id": snapshot})
         yield Write(drive.insert, seq, KIND_TOOL_RESULT, text, snapshot)
         return value["result"]
 
@@ -250,7 +238,7 @@ class DurableSteps(Driving):
         if superseded:
             kept["superseded"] = superseded
         write = drive.replace if superseded else drive.insert
-        yield Write(write, seq, KIND_MODEL_DECISION, _text(kept))
+        yield Write(write, seq, KIND_MODEL_DECISION, as_stored(kept))
         return value["response"]
 
     def _typed(self, command: str, seq: int) -> str:
@@ -274,7 +262,7 @@ class DurableSteps(Driving):
         if stored is None:
             self._expect_nothing(seq, drive, events, KIND_APPROVAL, issued)
             self._must_be_open(drive)
-            yield Write(drive.insert, seq, KIND_APPROVAL, _text(issued))
+            yield Write(drive.insert, seq, KIND_APPROVAL, as_stored(issued))
             raise self._halt(suspended)
         recorded = self._read(seq, KIND_APPROVAL, stored)
         names = ("question", "binds_digest")
@@ -288,7 +276,7 @@ class DurableSteps(Driving):
         if fields:
             # Nothing was done on the old decision yet: the new arguments are a new question.
             issued["superseded"] = [*recorded.pop("superseded", []), recorded]
-            yield Write(drive.replace, seq, KIND_APPROVAL, _text(issued))
+            yield Write(drive.replace, seq, KIND_APPROVAL, as_stored(issued))
         raise self._halt(suspended)
 
     def _iteration(self, seq: int, drive: Drive, index: int) -> Step[int]:
@@ -339,65 +327,6 @@ class DurableSteps(Driving):
     def _uuid(self, seq: int, drive: Drive) -> Step[str]:
         return self._value(seq, drive, "uuid", lambda: str(uuid.uuid4()), _as_text)
 
-    def _once(
-        self, seq: int, drive: Drive, kind: str, payload: dict[str, Any], identity: tuple[str, ...]
-    ) -> Step[dict[str, Any]]:
-        """Records a payload, or returns the one on record when it has the same identity."""
-        events = drive.record.get(seq, {})
-        stored = events.get(kind)
-        issued = {name: payload[name] for name in identity}
-        if stored is None:
-            self._expect_nothing(seq, drive, events, kind, issued)
-            self._must_be_open(drive)
-            value, text = self._recorded(payload)
-            yield Write(drive.insert, seq, kind, text)
-            return value
-        recorded = self._read(seq, kind, stored)
-        there, here = ({name: one.get(name) for name in identity} for one in (recorded, self._kept(issued)))
-        fields = differing_fields(there, here)
-        if fields:
-            self._diverge(seq, events, {"kind": kind, **issued}, fields, f"{kind} {issued!r:.80}")
-        return recorded
-
-    def _failure(self, seq: int, drive: Drive, kind: str, error: Exception) -> Write:
-        shown = self._kept({"error_type": name_of(error), "message": str(error).encode("utf-8", "replace").decode()})
-        what, message = kept_failure(shown)
-        next_seq: int | None = self._following(drive)
-        if seq in self._beside:
-            # What the loop issues until it asks, it does not issue because of this.
-            self._unknown_failures.add(seq)
-            next_seq = None
-        return Write(drive.attempt, seq, Attempt(kind, "failed", what, message, next_seq))
-
-    def _fingerprints(self, request: Any) -> dict[str, str]:
-        if request is None:
-            return {}
-        kept = self._identity({"request": request}).get("request")
-        fields = kept if isinstance(kept, dict) else {"request": kept}
-        return {name: digest(value) for name, value in fields.items()}
-
-    def _kept(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """A payload as the record has it: what may not be kept taken out, what is not JSON turned into text."""
-        return self._recordable(payload)[1]
-
-    def _identity(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """`_kept` of what a replay is compared with."""
-        return self._recordable(payload, is_identity=True)[1]
-
-    def _recordable(
-        self, payload: Mapping[str, Any], *, is_identity: bool = False
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A payload as the loop gets it, as a replay will give it, and as the record keeps it, which may be less."""
-        text = encode(payload, is_identity=is_identity)
-        value: dict[str, Any] = decode(text)
-        return value, value if self._journal._redact is None else self._journal._redact(decode(text))
-
-    def _recorded(self, payload: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """As `_recordable`, with what the record keeps as it is stored."""
-        text = encode(payload)
-        value: dict[str, Any] = decode(text)
-        return value, text.decode() if self._journal._redact is None else _text(self._journal._redact(decode(text)))
-
 
 _MISS: Final = object()
 #: A run inside of a step has stopped, and goes on with it: that is no failure of the step.
@@ -417,10 +346,6 @@ def as_number(value: Any) -> float | None:
 
 def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _text(payload: Mapping[str, Any]) -> str:
-    return encode(payload).decode()
 
 
 def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None, typed: str) -> UncertainEffectError:
