@@ -31,7 +31,7 @@ serve({ "runtime.info": (request) => setTimeout(() => answer(request), request.p
 
 def test_room_goes_to_a_thread_that_still_waits_for_it(tmp_path: Path, eventually: Eventually) -> None:
     def give_up() -> None:
-        with pytest.raises(RuntimeTimeoutError):
+        with pytest.raises(RuntimeTimeoutError, match="nothing was sent"):
             client.call("runtime.info", {}, timeout=0.3)
 
     with RuntimeClient(core=fake_core(tmp_path, WAITS), settings=Settings(max_queued=1)) as client:
@@ -55,6 +55,8 @@ def test_room_goes_to_a_task_that_still_waits_for_it(tmp_path: Path) -> None:
             await ask("runtime.info", {})
             first = asyncio.create_task(ask("runtime.info", {"wait": 1000}))
             await asyncio.sleep(0.1)
+            with pytest.raises(RuntimeTimeoutError, match="nothing was sent"):
+                await ask("runtime.info", {}, timeout=0.1)
             impatient = [asyncio.create_task(ask("runtime.info", {})) for _ in range(10)]
             await asyncio.sleep(0.1)
             patient = asyncio.create_task(ask("runtime.info", {}, timeout=8))

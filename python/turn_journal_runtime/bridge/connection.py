@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from .calls import AsyncCall, BlockingCall, Mailbox
-from .failures import closed
+from .failures import NO_ROOM, closed
 from .frames import MAX_LINE_BYTES, LineBuffer, Notification, decode, encode_request, with_id
 from .roles import Role
 
@@ -124,7 +124,7 @@ class Connection:
             try:
                 self._enqueue(turn)
                 if turn.outcome(deadline) is None:
-                    return None
+                    return NO_ROOM
             finally:
                 self._stop_waiting(turn)
         call = BlockingCall()
@@ -163,7 +163,7 @@ class Connection:
             try:
                 self._enqueue(turn)
                 if await turn.outcome(deadline) is None:
-                    return None
+                    return NO_ROOM
             finally:
                 self._stop_waiting(turn)
         call = AsyncCall(mailbox)

@@ -83,6 +83,10 @@ class Lost(NamedTuple):
 _CRASHES: Final = {"runtime_crashed", "runtime_start_failed"}
 
 
+#: The outcome of a call whose time was up while it waited for room among the open calls.
+NO_ROOM: Final = Lost(RuntimeTimeoutError, "runtime_timeout", "As many calls are open as may be.", {})
+
+
 def crashed(exit_: Exit, last_lines: Sequence[str], pid: int) -> Lost:
     """The process died with calls in flight."""
     return Lost(

@@ -159,8 +159,9 @@ class Supervisor:
                 if "error" in outcome:
                     raise failures.error_of(outcome["error"])
                 return checked_result(method, outcome["result"])
-            if outcome is None:
-                raise failures.timed_out(method, timeout, sent=connection.ready is not None)
+            if outcome is None or outcome is failures.NO_ROOM:
+                is_sent = outcome is None and connection.ready is not None
+                raise failures.timed_out(method, timeout, sent=is_sent)
             if not (may_retry and outcome.may_retry):
                 raise outcome.exception()
             may_retry = False
