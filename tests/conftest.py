@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from turn_journal_runtime.bridge import default_client
 from turn_journal_runtime.bridge.supervisor import supervisors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 SOAK: Final = os.environ.get("TURN_JOURNAL_SOAK") == "1"
 # A busy machine is no reason to fail, and a failure can be repeated from what is printed.
@@ -80,6 +81,19 @@ def _no_child_outlives_its_test() -> Iterator[None]:
                     psutil.Process(pid).kill()
             pytest.fail(f"the test left processes behind: {names}")
         time.sleep(0.02)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A failed test fails no later one: what it left open is let go with its traceback, and would be missed there."""
+    failed = item.session.testsfailed
+    result = yield
+    if item.session.testsfailed > failed:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)  # pytest keeps them until the next test runs
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            gc.collect()
+    return result
 
 
 @pytest.fixture(autouse=True)
