@@ -134,8 +134,8 @@ class AgentCli(ABC):
         """The failure kind that a text of the agent names."""
 
     @abstractmethod
-    def _transcript_path(self, session_id: str) -> Path | None:
-        """Where the agent keeps the session, when it does."""
+    def _transcripts(self, session_id: str) -> list[Path]:
+        """The files that may be the session's, the likeliest first."""
 
     @abstractmethod
     def _read_transcript(self, lines: Iterator[Event], session_id: str, marker: str) -> Transcript:
@@ -144,16 +144,16 @@ class AgentCli(ABC):
     def _proof(self, session_id: str, request: HostRequest) -> Transcript | None:
         if not is_plain_id(session_id):
             return None
-        path = self._transcript_path(session_id)
-        if path is None:
-            return None
-        try:
-            with path.open("rb") as file:
-                transcript = self._read_transcript(_events(file), session_id, _marker(request))
-        except OSError:
-            return None
-        same_folder = transcript.work_dir is not None and Path(os.path.realpath(transcript.work_dir)) == self._cwd
-        return transcript if same_folder else None
+        # A session that was gone on with elsewhere, or a copied folder, leaves files of one name under several folders.
+        for path in self._transcripts(session_id):
+            try:
+                with path.open("rb") as file:
+                    transcript = self._read_transcript(_events(file), session_id, _marker(request))
+            except OSError:
+                continue
+            if transcript.work_dir is not None and Path(os.path.realpath(transcript.work_dir)) == self._cwd:
+                return transcript
+        return None
 
     def _run(self, session_id: str | None, prompt: str, request: HostRequest) -> HostResult:
         seen = Observation()
@@ -174,6 +174,8 @@ class AgentCli(ABC):
 
         def on_stdout(chunk: bytes) -> bool:
             pending.extend(chunk)
+            if b"\n" not in chunk:
+                return len(pending) <= _MAX_LINE_BYTES
             *lines, rest = bytes(pending).split(b"\n")
             pending[:] = rest
             for line in lines:

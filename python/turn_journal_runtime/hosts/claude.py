@@ -127,11 +127,10 @@ class ClaudeCliHost(AgentCli):
     def _classify(self, complaint: str) -> str | None:
         return first_match(complaint, _COMPLAINTS)
 
-    def _transcript_path(self, session_id: str) -> Path | None:
+    def _transcripts(self, session_id: str) -> list[Path]:
         configured = self._env.get("CLAUDE_CONFIG_DIR")
         home = Path(configured) if configured else Path(self._env.get("HOME", os.path.expanduser("~"))) / ".claude"
-        found = sorted((home / "projects").glob(f"*/{session_id}.jsonl"))
-        return found[0] if found else None
+        return sorted((home / "projects").glob(f"*/{session_id}.jsonl"))
 
     def _read_transcript(self, lines: Iterator[Event], session_id: str, marker: str) -> Transcript:
         work_dir: str | None = None

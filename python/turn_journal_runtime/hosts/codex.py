@@ -90,11 +90,10 @@ class CodexCliHost(AgentCli):
     def _classify(self, complaint: str) -> str | None:
         return first_match(complaint, _COMPLAINTS)
 
-    def _transcript_path(self, session_id: str) -> Path | None:
+    def _transcripts(self, session_id: str) -> list[Path]:
         home = self._env.get("CODEX_HOME")
         sessions = Path(home) if home else Path(self._env.get("HOME", os.path.expanduser("~"))) / ".codex"
-        found = sorted((sessions / "sessions").glob(f"*/*/*/rollout-*-{session_id}.jsonl"))
-        return found[-1] if found else None
+        return sorted((sessions / "sessions").glob(f"*/*/*/rollout-*-{session_id}.jsonl"), reverse=True)
 
     def _read_transcript(self, lines: Iterator[Event], session_id: str, marker: str) -> Transcript:
         work_dir: str | None = None

@@ -237,6 +237,17 @@ def test_a_session_of_another_folder_is_missing_here(bench: Bench) -> None:
     assert bench.host(cwd=bench.folder / "link").session_exists(SESSION, bench.request())
 
 
+def test_a_session_that_was_gone_on_with_in_another_folder_too_is_found_here(bench: Bench) -> None:
+    bench.failure(*WORK, ["die"])
+    (transcript,) = bench.folder.glob(f"c*_home/**/*{SESSION}.jsonl")
+    # Before and after it in the order of names.
+    for folder in (transcript.parent.with_name("!"), transcript.parent.with_name("~")):
+        folder.mkdir()
+        text = transcript.read_text().replace(json.dumps(str(bench.work_dir)), '"/gone/on/with"')
+        (folder / transcript.name).write_text(text)
+    assert bench.host().session_exists(SESSION, bench.request())
+
+
 def test_a_session_that_the_tool_does_not_find_is_missing(bench: Bench) -> None:
     bench.failure(*WORK, ["die"])
     with pytest.raises(HostFailedError) as raised:
