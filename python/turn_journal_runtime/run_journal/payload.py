@@ -44,23 +44,26 @@ class DamagedPayload(ValueError):
 def encode(payload: Mapping[str, Any], levels: int = MAX_DEPTH, *, is_identity: bool = False) -> bytes:
     """Compact JSON of a payload. Values that are not JSON become `str(value)`, NaN and the infinities too.
 
+    A payload is mostly what has already happened, and is refused as the last resort: keys that are not text become it,
+    as with `json.dumps`, and halves of surrogate pairs, which a provider's JSON may have, stay what they are.
+
     Args:
         payload: A mapping; what it holds may nest `levels` deep.
         is_identity: Whether another process must come to the same text.
 
     Raises:
-        InvalidJournalError: The payload is no mapping, has a key that is not text, refers to itself, nests deeper than
-            128 levels, has text that is not valid Unicode, or is an identity and has a value whose text has its
-            address; `details["path"]` is the place.
+        InvalidJournalError: The payload is no mapping, refers to itself, nests deeper than 128 levels, has a value that
+            has no text or two keys with the same one, or is an identity and has a key that is not text or a value whose
+            text has its address; `details["path"]` is the place.
     """
     if type(payload) is dict and _are_plain(payload.values(), levels):
         try:
             return orjson.dumps(payload)
         except TypeError:
-            pass  # an integer beyond 64 bits, or a fault that the exact way names
+            pass  # an integer beyond 64 bits, half of a surrogate pair, or a fault that the exact way names
     if not isinstance(payload, Mapping):
         raise _refused("$", "not_json", f"a payload is a mapping, not a {type(payload).__name__}")
-    return orjson.dumps(_exact(payload, "$", levels, (), is_identity))
+    return _in_utf8(_exact(payload, "$", levels, (), is_identity))
 
 
 def encode_all(payloads: list[Any]) -> list[str]:
@@ -137,7 +140,7 @@ def canonical(value: Any) -> bytes:
     # orjson differs from RFC 8785 in the form of floats and in the order of keys beyond the basic plane.
     if text and not _NEEDS_CARE.search(text):
         return text
-    return _canonical(value).encode(errors="surrogatepass")
+    return _in_utf8(_canonical(value))
 
 
 def digest(value: Any) -> str:
@@ -169,6 +172,7 @@ def _member(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = "0" * 19
 _TOGETHER: Final = 256
@@ -193,19 +197,19 @@ def _are_plain(items: Iterable[Any], levels: int) -> bool:
     return True
 
 
-def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...], is_identity: bool) -> Any:
-    """A copy that orjson writes as it should, or the fault with its place."""
+def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...], is_identity: bool) -> str:
+    """The JSON of a value, as orjson would write it, or the fault with its place."""
     if value is None or isinstance(value, bool):
-        return value
+        return _quoted(value)
     if isinstance(value, int):
-        return orjson.Fragment(_digits(int(value)).encode())
+        return _digits(int(value))
     if isinstance(value, float):
         # A subclass keeps its value, not its own text.
-        return float(value) if math.isfinite(value) else float.__repr__(value)
+        return orjson.dumps(float(value) if math.isfinite(value) else float.__repr__(value)).decode()
     if isinstance(value, str):
-        return _text(value, path)
+        return _quoted(str.__str__(value))
     if not isinstance(value, (Mapping, list, tuple)):
-        text = str(value)
+        text = _text(value, path)
         if is_identity and _ADDRESS.search(text):
             raise _refused(
                 path,
@@ -213,33 +217,44 @@ def _exact(value: Any, path: str, levels: int, parents: tuple[int, ...], is_iden
                 f"{text:.80}, whose text has its address in memory, which no replay would know again (give JSON, or a "
                 "type with a `__str__` of its own)",
             )
-        return _text(text, path)
+        return _quoted(text)
     if id(value) in parents:
         raise _refused(path, "refers_to_itself", "a value that contains itself")
     if levels < 0:
         raise _refused(path, "too_deep", f"nested deeper than {MAX_DEPTH} levels", kind="journal_too_deep")
     parents = (*parents, id(value))
-    if isinstance(value, Mapping):
-        return {
-            _key(key, path): _exact(item, f"{path}.{key}", levels - 1, parents, is_identity)
-            for key, item in list(value.items())
-        }
-    return [_exact(item, f"{path}[{at}]", levels - 1, parents, is_identity) for at, item in enumerate(list(value))]
+    if not isinstance(value, Mapping):
+        items = [_exact(item, f"{path}[{at}]", levels - 1, parents, is_identity) for at, item in enumerate(list(value))]
+        return f"[{','.join(items)}]"
+    members: dict[str, str] = {}
+    for key, item in list(value.items()):
+        name = _key(key, path, is_identity)
+        if name in members:
+            raise _refused(path, "same_keys", f"two keys that are {name!a} as text")
+        members[name] = _exact(item, f"{path}.{name}", levels - 1, parents, is_identity)
+    return "{" + ",".join(f"{_quoted(name)}:{item}" for name, item in members.items()) + "}"
 
 
-def _key(key: Any, path: str) -> str:
-    if not isinstance(key, str):
+def _key(key: Any, path: str, is_identity: bool) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    if is_identity:
         raise _refused(path, "not_text", f"the key {key!a}; keys are text")
-    return _text(key, path)
+    is_json = key is None or isinstance(key, (bool, int, float))
+    return _exact(key, path, 0, (), is_identity).strip('"') if is_json else _text(key, path)
 
 
-def _text(value: str, path: str) -> str:
-    text = str.__str__(value)
+def _text(value: Any, path: str) -> str:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise _refused(path, "invalid_text", "text that is not valid Unicode (half of a surrogate pair)") from None
-    return text
+        return str(value)
+    except Exception as error:
+        what = f"a {type(value).__name__} whose text cannot be made ({type(error).__name__})"
+        raise _refused(path, "has_no_text", what) from error
+
+
+def _in_utf8(text: str) -> bytes:
+    """JSON in UTF-8, where half of a surrogate pair has no form: it is escaped, as in `JSON.stringify`."""
+    return text.encode(errors="backslashreplace")
 
 
 def _refused(path: str, reason: str, text: str, kind: str = "invalid_request") -> InvalidJournalError:
@@ -297,4 +312,4 @@ def _canonical(value: Any) -> str:
         return rfc8785.dumps(value).decode()
     if isinstance(value, int) and not isinstance(value, bool):
         return _digits(value)
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)

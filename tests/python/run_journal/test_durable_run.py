@@ -79,7 +79,7 @@ def test_text_with_an_address_is_text_and_a_value_with_a_text_of_its_own_is_know
 
 
 def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(form: Form, journal: RunJournal) -> None:
-    tool = Tool({1: "key"})
+    tool = Tool({1: "one key", "1": "as another one"})
     with pytest.raises(InvalidJournalError, match="has run and its result cannot be recorded"):
         drive(form, journal, "r", lambda run: run.tool("t", {}, tool))
     assert [step.tool for step in journal.uncertain("r")] == ["t"]

@@ -51,7 +51,15 @@ def nested(depth: int) -> Any:
 
 plain = [None, True, 0, 1, -1, 2**63, 2**64, 10**40, 0.5, 1e300, float("nan"), float("-inf"), "", "null", "ü€😀"]
 not_json = [b"raw", {3}, 1j, Colour.RED, Word("w"), Table(a=1), uuid.UUID(int=1), datetime.date(2024, 1, 2), (1, (2,))]
-deep_or_wrong = [*map(nested, range(MAX_DEPTH - 1, MAX_DEPTH + 2)), "x" * 300, [[]] * 200, {1: "a key"}, "\ud83d", len]
+deep_or_wrong = [
+    *map(nested, range(MAX_DEPTH - 1, MAX_DEPTH + 2)),
+    "x" * 300,
+    [[]] * 200,
+    {1: "a key"},
+    {1: 0, "1": 0},
+    "\ud83d",
+    len,
+]
 leaves = st.sampled_from([*plain, *not_json, *deep_or_wrong])
 objects = st.dictionaries(st.text(max_size=3), st.recursive(leaves, lambda inner: st.lists(inner, max_size=3)))
 
@@ -109,7 +117,7 @@ def test_the_order_within_a_step_and_the_last_payload_are_kept(journal: RunJourn
         JournalEvent("", 300, KIND_TOOL_CALL, {}),
         JournalEvent(7, 300, KIND_TOOL_CALL, {}),  # type: ignore[arg-type]
         JournalEvent("r", 300, KIND_TOOL_CALL, []),  # type: ignore[arg-type]
-        JournalEvent("r", 300, KIND_TOOL_CALL, {1: 2}),  # type: ignore[dict-item]
+        JournalEvent("r", 300, KIND_TOOL_CALL, {"a": nested(MAX_DEPTH + 1)}),
     ],
     ids=lambda event: repr((event.run_id, event.seq, event.kind, event.payload)),
 )

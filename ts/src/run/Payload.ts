@@ -36,13 +36,12 @@ export class DamagedPayload extends Error {}
 
 /**
  * Compact JSON of a payload. Values that are not JSON become their text, NaN and the infinities `nan`, `inf`, `-inf`;
- * members that are undefined are left out. Throws `InvalidJournal` for the rest.
+ * members that are undefined are left out; halves of surrogate pairs stay what they are, escaped. Throws `InvalidJournal`
+ * for the rest: what has no text, refers to itself or nests too deep.
  */
 export const encode = (payload: unknown, levels = MAX_DEPTH): string => {
   if (!isPlainObject(payload)) throw refused("$", "not_json", "a payload is an object")
-  if (arePlain(Object.values(payload), levels) && Object.keys(payload).every((key) => key.isWellFormed())) {
-    return JSON.stringify(payload)
-  }
+  if (arePlain(Object.values(payload), levels)) return JSON.stringify(payload)
   return JSON.stringify(exact(payload, "$", levels, []))
 }
 
@@ -126,10 +125,8 @@ const arePlain = (items: ReadonlyArray<unknown>, levels: number): boolean => {
   for (const item of items) {
     switch (typeof item) {
       case "boolean":
-        continue
       case "string":
-        if (item.isWellFormed()) continue
-        return false
+        continue
       case "number":
         if (Number.isFinite(item) && (!Number.isInteger(item) || Number.isSafeInteger(item)) && !Object.is(item, -0)) {
           continue
@@ -142,7 +139,7 @@ const arePlain = (items: ReadonlyArray<unknown>, levels: number): boolean => {
           if (arePlain(item, levels - 1)) continue
           return false
         }
-        if (!isPlainObject(item) || !Object.keys(item).every((key) => key.isWellFormed())) return false
+        if (!isPlainObject(item)) return false
         if (arePlain(Object.values(item), levels - 1)) continue
         return false
       }
@@ -159,6 +156,7 @@ const raw = (text: string): unknown => (JSON as unknown as { rawJSON(text: strin
 const exact = (value: unknown, path: string, levels: number, parents: ReadonlyArray<unknown>): unknown => {
   switch (typeof value) {
     case "boolean":
+    case "string":
       return value
     case "bigint":
       return raw(value.toString())
@@ -167,16 +165,14 @@ const exact = (value: unknown, path: string, levels: number, parents: ReadonlyAr
       if (!Number.isFinite(value)) return value < 0 ? "-inf" : "inf"
       if (Object.is(value, -0)) return raw("-0.0")
       return Number.isInteger(value) && !Number.isSafeInteger(value) ? raw(value.toExponential()) : value
-    case "string":
-      return text(value, path)
     case "object":
       break
     default:
-      return text(String(value), path)
+      return String(value)
   }
   if (value === null) return null
   if (!Array.isArray(value) && !isPlainObject(value)) {
-    return text(value instanceof Date ? value.toISOString() : String(value), path)
+    return text(value, path)
   }
   if (parents.includes(value)) throw refused(path, "refers_to_itself", "a value that contains itself")
   if (levels < 0) {
@@ -189,13 +185,16 @@ const exact = (value: unknown, path: string, levels: number, parents: ReadonlyAr
   return Object.fromEntries(
     Object.entries(value)
       .filter(([, item]) => item !== undefined)
-      .map(([key, item]) => [text(key, path), exact(item, `${path}.${key}`, levels - 1, inner)])
+      .map(([key, item]) => [key, exact(item, `${path}.${key}`, levels - 1, inner)])
   )
 }
 
-const text = (value: string, path: string): string => {
-  if (value.isWellFormed()) return value
-  throw refused(path, "invalid_text", "text that is not valid Unicode (half of a surrogate pair)")
+const text = (value: object, path: string): string => {
+  try {
+    return value instanceof Date ? value.toISOString() : String(value)
+  } catch (error) {
+    throw refused(path, "has_no_text", `an object whose text cannot be made (${(error as Error)?.name})`)
+  }
 }
 
 const refused = (

@@ -88,16 +88,17 @@ describe("steps that are cut short", () => {
     withJournal((journal) =>
       Effect.gen(function* () {
         const ran: Array<string> = []
-        const half = (name: string) =>
+        const deep = JSON.parse("[".repeat(130) + "]".repeat(130))
+        const unrecordable = (name: string) =>
           Effect.sync(() => {
             ran.push(name)
-            return "\ud83d"
+            return deep
           })
         const loop = (run: DurableRun) =>
           Effect.gen(function* () {
             const errors = [
-              yield* Effect.flip(run.model(half("model"))),
-              yield* Effect.flip(run.tool("t", {}, half("tool")))
+              yield* Effect.flip(run.model(unrecordable("model"))),
+              yield* Effect.flip(run.tool("t", {}, unrecordable("tool")))
             ]
             yield* run.iteration(0)
             return errors.map(({ details }) => details["error_type"])

@@ -186,6 +186,7 @@ describe("payloads", () => {
     ["negative zero", -0, -0],
     ["big integers", [2n ** 64n, -(10n ** 40n)], [2n ** 64n, -(10n ** 40n)]],
     ["doubles that are whole", [1e20, 2 ** 53, 1.5e300], [1e20, 2 ** 53, 1.5e300]],
+    ["halves of surrogate pairs", { "\udc00": ["\ud83d", 2n] }, { "\udc00": ["\ud83d", 2] }],
     ["__proto__", JSON.parse('{"__proto__": 1}'), JSON.parse('{"__proto__": 1}')]
   ]
   for (const [name, value, expected] of odd) {
@@ -204,8 +205,7 @@ describe("payloads", () => {
   ;(itself["a"] as Array<unknown>).push(itself)
   const refused: ReadonlyArray<readonly [string, unknown, string]> = [
     ["a payload that refers to itself", itself, "refers_to_itself"],
-    ["half a surrogate pair", { a: "\ud83d" }, "invalid_text"],
-    ["a key that is half a pair", { "\udc00": 1 }, "invalid_text"],
+    ["an object without a text", { a: new Date(Number.NaN) }, "has_no_text"],
     ["129 levels", { a: nested(129) }, "too_deep"],
     ["a list", [1], "not_json"]
   ]
