@@ -165,14 +165,14 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 class Eventually(Protocol):
     """Waits until a condition holds."""
 
-    def __call__(self, condition: Callable[[], object], seconds: float = 10.0) -> None: ...
+    def __call__(self, condition: Callable[[], object], seconds: float = 30.0) -> None: ...
 
 
 @pytest.fixture
 def eventually() -> Eventually:
     """Waits until a condition holds, and fails the test when it does not in time."""
 
-    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

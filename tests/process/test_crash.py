@@ -161,7 +161,7 @@ def test_a_death_is_noticed_while_its_child_still_holds_the_output(tmp_path: Pat
         import { spawn } from "node:child_process"
         serve({ "runtime.info": () => {
           const options = { stdio: "inherit", detached: true }
-          log(String(spawn(process.execPath, ["-e", "setTimeout(() => {}, 20000)"], options).pid))
+          log(String(spawn(process.execPath, ["-e", "setTimeout(() => {}, 60000)"], options).pid))
           process.exit(5)
         } })
     """
@@ -169,7 +169,7 @@ def test_a_death_is_noticed_while_its_child_still_holds_the_output(tmp_path: Pat
         RuntimeClient(core=fake_core(tmp_path, program)) as client,
         pytest.raises(RuntimeCrashedError, match="exit code 5"),
     ):
-        client.call("runtime.info", {}, timeout=15)
+        client.call("runtime.info", {}, timeout=45)
     for line in logged(tmp_path):
         if line.isdigit() and is_alive(int(line)):
             os.kill(int(line), signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_a_death_is_noticed_while_its_child_still_holds_the_output(tmp_path: Pat
 def test_a_crash_loop_ends_in_one_clear_error_and_is_tried_again_after_a_while(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    restarts = FAST._replace(max_deaths=4, cool_down=1.0)
+    restarts = FAST._replace(max_deaths=4, cool_down=4.0)
     with RuntimeClient(core=fake_core(tmp_path, DIES_ALWAYS), restarts=restarts) as client:
         for _ in range(2):
             with pytest.raises(RuntimeCrashedError):
@@ -189,7 +189,7 @@ def test_a_crash_loop_ends_in_one_clear_error_and_is_tried_again_after_a_while(
                 client.info()
         assert pick(loop.value.details, "crashes", "exit_code", "stderr") == (4, 3, ["out of luck"])
         assert loop.value.kind == "runtime_crash_loop"
-        assert loop.value.details["retry_after"] <= 1.0
+        assert loop.value.details["retry_after"] <= 4.0
         assert logged(tmp_path).count("runtime.info") == starts == 4
 
         def is_tried_again() -> bool:

@@ -191,7 +191,7 @@ def test_a_handler_that_interrupts_a_call_at_any_moment_may_call_itself(tmp_path
     seed = int(os.environ.get("TURN_JOURNAL_SEED", random.randrange(2**32)))
     print(f"TURN_JOURNAL_SEED={seed}")
     process = python(HANDLED, fake_core(tmp_path, ECHO), str(1_000 if SOAK else 50), str(seed))
-    assert finish(process, 600 if SOAK else 60).strip() == "usable"
+    assert finish(process, 600 if SOAK else 100).strip() == "usable"
 
 
 @pytest.mark.parametrize("does", ["call", "close"])
@@ -220,23 +220,28 @@ def test_a_handler_in_the_middle_of_a_start_neither_waits_for_it_nor_starts_it_t
             assert handled == [0, 5]
 
 
-#: Finishes what is in flight when it is to end, as the core does.
-FINISHES = ECHO.replace(
-    "} })",
-    """}, "runtime.shutdown": (request) => answer(request, { ok: true }),
-  end: () => setTimeout(() => process.exit(0), 1000) })""",
-)
+#: Answers a call when it is to end, as the core finishes what is in flight, and ends a while after it.
+FINISHES = """
+const asked = []
+serve({
+  "runtime.info": (request) => request.params.n === 5 ? asked.push(request) : answer(request),
+  "runtime.shutdown": () => {},
+  end: () => {
+    asked.forEach((request) => answer(request, { ...info, pid: 5 }))
+    setTimeout(() => process.exit(0), 2000)
+  }
+})
+"""
 
 
 def test_a_handler_in_the_middle_of_a_call_may_close_its_client_and_waits_for_nothing(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    took: list[float] = []
+    was_alive: list[bool] = []
 
     def close(*_: object) -> None:
-        begun = time.monotonic()
         client.close()
-        took.append(time.monotonic() - begun)
+        was_alive.append(is_alive(pid))
 
     previous = signal.signal(signal.SIGUSR1, close)
     try:
@@ -245,8 +250,8 @@ def test_a_handler_in_the_middle_of_a_call_may_close_its_client_and_waits_for_no
         pid = client.pid
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         # Answered all the same.
-        assert client.call("runtime.info", {"n": 5, "wait": 600})["pid"] == 5
-        assert took[0] < 0.5
+        assert client.call("runtime.info", {"n": 5})["pid"] == 5
+        assert was_alive == [True]
     finally:
         signal.signal(signal.SIGUSR1, previous)
         client.close()
@@ -381,7 +386,9 @@ from turn_journal_runtime.bridge import RuntimeClient
 client = RuntimeClient(core=sys.argv[1])
 for _ in range(10):
     threading.Thread(target=lambda: client.call("runtime.info", {}), daemon=True).start()
-time.sleep(0.5)
+while client.pid is None:
+    time.sleep(0.01)
+time.sleep(0.2)
 """,
     "tasks in flight": """
 import asyncio, sys
@@ -389,7 +396,9 @@ from turn_journal_runtime.bridge import AsyncRuntimeClient
 async def main():
     client = AsyncRuntimeClient(core=sys.argv[1])
     tasks = [asyncio.create_task(client.call("runtime.info", {})) for _ in range(10)]
-    await asyncio.sleep(0.5)
+    while client.pid is None:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
 asyncio.run(main())
 """,
     "a client that was dropped": """
@@ -400,13 +409,14 @@ client.info()
 del client
 """,
     "an error": """
-import sys
+import sys, time
 from turn_journal_runtime.bridge import RuntimeClient
 client = RuntimeClient(core=sys.argv[1])
 try:
     client.call("runtime.info", {}, timeout=0.5)
 except Exception:
-    pass
+    while client.pid is None:
+        time.sleep(0.01)
 sys.exit(0)
 """,
 }
@@ -418,7 +428,7 @@ def test_the_interpreter_ends_and_its_core_with_it(how: str, tmp_path: Path) -> 
     served = "" if how in ("idle", "a client that was dropped") else '"runtime.info": () => {}, '
     program = f"log(`pid ${{process.pid}}`)\nserve({{ {served}end: () => setTimeout(() => process.exit(0), 500) }})"
     process = python(EXITS[how], fake_core(tmp_path, program))
-    finish(process, 20)
+    finish(process)
     assert not is_alive(_logged_pid(tmp_path))
 
 

@@ -19,46 +19,61 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 
-#: Long where the rung below must do it, short where it must fail.
 QUICK = 0.2
 LONG = 30.0
+PATIENCE = Patience(LONG, LONG + 1, LONG + 2, LONG + 3)
 
+#: What a stand-in does, and what it notes of the rungs until it ends.
 RUNGS = {
     "request": (
         "serve()",
-        Patience(LONG, LONG, LONG, LONG),
         ["runtime.info", "runtime.shutdown"],
     ),
     "end of input": (
         'serve({ "runtime.shutdown": () => {} })',
-        Patience(QUICK, LONG, LONG, LONG),
         ["runtime.info", "runtime.shutdown", "end of input"],
     ),
     "terminate": (
         'process.on("SIGTERM", () => { log("SIGTERM"); process.exit(0) })\n'
         'serve({ "runtime.shutdown": () => {}, end: () => setInterval(() => {}, 1000) })',
-        Patience(QUICK, QUICK, LONG, LONG),
         ["runtime.info", "runtime.shutdown", "end of input", "SIGTERM"],
     ),
     "kill": (
         'process.on("SIGTERM", () => log("SIGTERM"))\n'
         'serve({ "runtime.shutdown": () => {}, end: () => setInterval(() => {}, 1000) })',
-        Patience(QUICK, QUICK, QUICK, LONG),
         ["runtime.info", "runtime.shutdown", "end of input", "SIGTERM"],
     ),
 }
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_each_rung_of_the_ladder_ends_a_process_that_the_ones_below_did_not(rung: str, tmp_path: Path) -> None:
-    program, patience, expected = RUNGS[rung]
-    client = RuntimeClient(core=fake_core(tmp_path, program), patience=patience)
+def test_each_rung_of_the_ladder_ends_a_process_that_the_ones_below_did_not(
+    rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    program, expected = RUNGS[rung]
+    waited: list[float] = []
+
+    class Over(threading.Event):
+        """Is out of patience with a rung that is to do nothing once the stand-in has noted it, however slow that is."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waited.append(timeout)
+            if len(waited) == list(RUNGS).index(rung) + 1:
+                return super().wait(timeout)
+            eventually(lambda: len(logged(tmp_path)) > len(waited))
+            return self.is_set()
+
+    client = RuntimeClient(core=fake_core(tmp_path, program), patience=PATIENCE)
     client.info()
+    (runtime,) = client._link.supervisor()._runtimes
+    monkeypatch.setattr(runtime, "_over", Over())
     pid = client.pid
     assert is_alive(pid)
     client.close()
     assert not is_alive(pid)
     assert logged(tmp_path) == expected
+    assert waited == list(PATIENCE[: len(waited)])
 
 
 def test_a_process_that_never_reads_is_ended_too(tmp_path: Path) -> None:

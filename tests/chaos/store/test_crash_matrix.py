@@ -16,11 +16,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import psutil
 import pytest
 from tests.chaos.store.conftest import REPOSITORY
 from tests.chaos.store.core import GOAL, TURN, Core, Gone, journal, path_of
 from tests.conftest import SOAK
+from tests.process.hosts.harness import is_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def strike_parent(node: str, bundle: Path, fault: str, method: str, params: dict
     assert parent.returncode == -9, f"{fault}: the step was not reached"
     pid, *answers = parent.stdout.splitlines()
     deadline = time.monotonic() + 20
-    while psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
+    while not is_gone(int(pid)):
         assert time.monotonic() < deadline, f"{fault}: the core outlived its parent"
         time.sleep(0.01)
     return len(answers) > 0

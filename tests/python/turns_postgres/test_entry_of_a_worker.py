@@ -80,16 +80,17 @@ def test_a_drive_that_the_worker_cancels_is_cancelled() -> None:
 
 @pytest.mark.parametrize("does", ["ends", "answers all the same", "goes on"])
 def test_a_sync_entry_whose_drive_is_cancelled_is_interrupted(does: str) -> None:
-    interrupted, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    begun, interrupted, go_on, over = (threading.Event() for _ in range(4))
 
     def entry(_: DueTurn) -> None:
         try:
+            begun.set()
             while True:
                 time.sleep(0.005)
         except KeyboardInterrupt:
             interrupted.set()
             if does == "goes on":
-                go_on.wait(20)
+                go_on.wait(60)
             if does == "ends":
                 raise
         finally:
@@ -97,7 +98,7 @@ def test_a_sync_entry_whose_drive_is_cancelled_is_interrupted(does: str) -> None
 
     async def work() -> Outcome:
         drive = asyncio.create_task(outcome_of(entry, DUE, JOB))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(begun.wait, 60)
         drive.cancel()
         try:
             return await drive
@@ -110,7 +111,7 @@ def test_a_sync_entry_whose_drive_is_cancelled_is_interrupted(does: str) -> None
     assert interrupted.is_set()
     assert outcome.event == {"ends": "released", "answers all the same": "done", "goes on": "left"}[does]
     assert outcome.again_at is None
-    assert over.wait(20)
+    assert over.wait(60)
 
 
 def test_a_thread_has_the_context_of_whoever_began_it_and_answers_nobody_who_left() -> None:
@@ -182,7 +183,7 @@ def test_a_look_that_takes_long_keeps_no_turn_from_being_driven(database: str, m
         await looked.wait()
         await asyncio.sleep(2.5)  # it is time for another one, twice
         await defer_turn(database, goal_id="goal", agent_id="agent", todo_id="beside-a-look")
-        summary = await asyncio.wait_for(worker, 20)
+        summary = await asyncio.wait_for(worker, 60)
         await asyncio.sleep(0)
         assert not [task for task in asyncio.all_tasks() if "_find" in repr(task.get_coro())]
         return summary

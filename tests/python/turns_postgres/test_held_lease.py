@@ -58,13 +58,14 @@ def test_before_an_effect_the_database_is_asked_when_a_renewal_was_missed() -> N
     with held(Server()) as lease:
         assert list(lease.confirm()) == []
         lease._until = now() + 19  # less than a third is left: it was to be renewed by now
-        asked = now()
+        before = now()
         asking = lease.confirm()
         assert next(asking).method == "turn_lease.renew"  # type: ignore[union-attr]
-        time.sleep(0.2)
+        asked = now()
+        time.sleep(0.01)
         with pytest.raises(StopIteration):
             asking.send({})
-        assert 50 < lease._until - asked < 60.1  # from when it was asked for, as at first
+        assert before + 60 <= lease._until <= asked + 60  # from when it was asked for, as at first
         assert list(lease.confirm()) == []  # and once is enough
 
 
@@ -88,7 +89,7 @@ def test_a_host_is_ended_when_the_lease_is_lost_and_when_it_has_run_out() -> Non
         ended = threading.Event()
         with held(Server(raised(error)), seconds=0.3) as lease:
             with lease.ending(ended.set):
-                assert ended.wait(5)
+                assert ended.wait(30)
             with pytest.raises(JournalConflictError) as lost:
                 lease.check()
             assert lost.value.kind == "turn_lease_lost"
@@ -99,7 +100,7 @@ def test_a_turn_without_a_host_to_end_is_not_given_up_while_the_database_is_away
     with held(server, seconds=0.15) as lease:
         for _ in range(4):  # well after it has run out
             server.was_asked.clear()
-            assert server.was_asked.wait(5)
+            assert server.was_asked.wait(30)
         lease.check()  # whether it is lost the next write tells
 
 
@@ -107,13 +108,13 @@ def test_what_is_refused_after_it_was_given_back_is_no_loss() -> None:
     answered = threading.Event()
 
     def refuse() -> object:
-        assert answered.wait(5)
+        assert answered.wait(30)
         raise LOST
 
     ended = threading.Event()
     server = Server(refuse)
     with held(server, seconds=0.3) as lease, lease.ending(ended.set):
-        assert server.was_asked.wait(5)
+        assert server.was_asked.wait(30)
         asking = lease.give_back()
         assert next(asking).method == "turn_lease.release"  # type: ignore[union-attr]
         answered.set()
@@ -131,10 +132,10 @@ def test_a_renewal_that_fails_ends_no_host_while_the_lease_is_in_time_and_the_ne
 
     ended, server = threading.Event(), Server(fail_once)
     begun = now()
-    with held(server, seconds=3.0) as lease:
+    with held(server, seconds=6.0) as lease:
         with lease.ending(ended.set):
             eventually(lambda: server.asked == 2)
-            eventually(lambda: lease._until > begun + 3.5)
+            eventually(lambda: lease._until > begun + 6.5)
             lease.check()
         lease._lose(LOST)  # when its work is over there is no host to end
         assert not ended.is_set()
