@@ -33,9 +33,9 @@ from agents import (
     Usage,
 )
 from agents.tool import invoke_function_tool
-from openai.types.responses import Response, ResponseCompletedEvent, ResponseUsage
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent, ResponseUsage
 from pydantic import TypeAdapter
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..errors import RecordedToolError
 
@@ -69,11 +69,11 @@ class JournalModel(Model):
         model: The model that is asked, or its name as an agent takes it.
         run: The drive that the agent takes its steps with.
 
-    A streamed response is recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked
-    for again. A failure after which the SDK asked again (`ModelSettings.retry`) is passed over in a replay, without the
-    wait. `ModelSettings.timeout` cuts a step short, so that the run has to be driven again: give the model's client the
-    time-out instead. A tool of the agent that does something in this process and is not recorded is told with a
-    `RuntimeWarning`.
+    A streamed response is recorded when it is whole, before its last event is passed on; a replay gives it in one
+    piece, and one that was cut off is asked for again. A failure after which the SDK asked again
+    (`ModelSettings.retry`) is passed over in a replay, without the wait. `ModelSettings.timeout` cuts a step short, so
+    that the run has to be driven again: give the model's client the time-out instead. A tool of the agent that does
+    something in this process and is not recorded is told with a `RuntimeWarning`.
 
     Specified in run-journal.md, section 4.
     """
@@ -134,11 +134,12 @@ class JournalModel(Model):
     ) -> AsyncIterator[TResponseStreamEvent]:
         """A response as a recorded step; its events are passed on while they come."""
         events: asyncio.Queue[Any] = asyncio.Queue()
+        completed: ResponseCompletedEvent | None = None
         failure: Any = None
 
         async def ask() -> Any:
-            nonlocal failure
-            completed: Response | None = None
+            nonlocal completed, failure
+            items = []
             async for event in self._model.stream_response(
                 system_instructions,
                 input,
@@ -151,16 +152,22 @@ class JournalModel(Model):
                 conversation_id=conversation_id,
                 prompt=prompt,
             ):
-                if isinstance(event, ResponseCompletedEvent):
-                    completed = event.response
+                # The SDK is done with the stream when it sees how it ended: the step has to be over by then.
                 if event.type in _FAILURES:
-                    # The SDK leaves the stream when it sees it: the step has to be over by then.
                     failure = event
                     raise RuntimeError(f"The model's stream ended with {event.type}.")
+                if isinstance(event, ResponseCompletedEvent):
+                    completed = event
+                    continue
+                if isinstance(event, ResponseOutputItemDoneEvent):
+                    items.append(event.item)
                 events.put_nowait(event)
             if completed is None:
                 raise RuntimeError("The model's stream ended before its response was complete.")
-            return _recorded(_response_of(completed))
+            if not completed.response.output:
+                # Some providers send what they answer on its way only; the SDK takes it from there, too.
+                completed.response.output = list(items)
+            return _recorded(_response_of(completed.response))
 
         async def step() -> Any:
             try:
@@ -172,15 +179,12 @@ class JournalModel(Model):
         request = _asked(system_instructions, input, model_settings, tools, handoffs)
         task = asyncio.ensure_future(step())
         try:
-            live = False
             while (event := await events.get()) is not _END:
-                live = True
                 yield event
             if failure is not None:
                 yield failure
             recorded = await task
-            if not live:
-                yield _completed(_RESPONSE.validate_python(recorded))
+            yield completed or _completed(_RESPONSE.validate_python(recorded))
         finally:
             task.cancel()
 
@@ -247,8 +251,11 @@ def journal_tool(
         async def execute(**_: Any) -> Any:
             # With the tool's own time-out: what cuts the step itself short leaves its outcome unknown.
             returned = await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
-            # What has no form in JSON is the text that the SDK would make of it.
-            return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
+            try:
+                # What has no form in JSON is the text that the SDK would make of it.
+                return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
+            except (PydanticSerializationError, ValueError):
+                return returned  # the tool has run: the journal takes it as it takes any value, or says what it is
 
         try:
             given = json.loads(arguments) if arguments else {}

@@ -8,6 +8,7 @@ Run the same code again after a crash: what is on record is not asked and not do
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolReturn
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -69,8 +70,8 @@ class JournalCapability(AbstractCapability[Any]):
     A tool's result comes back as JSON, in the first run as in the replay; a `ToolReturn`, and images and other files,
     come back as what they were. What a tool says by raising (`ModelRetry`,
     `ToolFailed`, `CallDeferred`, `ApprovalRequired`) is an outcome and is replayed as such. A streamed response is
-    recorded when it is whole; a replay gives it in one piece, and one that was cut off is asked for again. Calls that
-    the model makes side by side are numbered as they begin.
+    recorded when the block that reads it is left; a replay gives it in one piece, and one that broke off is asked for
+    again. Calls that the model makes side by side are numbered as they begin.
 
     Specified in run-journal.md, section 4.
     """
@@ -114,17 +115,17 @@ class JournalCapability(AbstractCapability[Any]):
         async def execute(**_: Any) -> Any:
             try:
                 returned = await handler(args)
-                recorded = to_jsonable_python(returned, bytes_mode="base64")
+                recorded = _jsonable(returned)
                 if _is_whole(recorded) or _is_signal(recorded):  # what a tool read somewhere says nothing by its form
                     returned = ToolReturn(returned)
-                    recorded = to_jsonable_python(returned, bytes_mode="base64")
+                    recorded = _jsonable(returned)
                 return {_RETURNED: recorded} if isinstance(returned, ToolReturn) else recorded
             except exceptions.ToolRetryError as retry:
                 return {_RAISED: "ModelRetry", "with": {"message": str(retry.tool_retry.content)}}
             except _FAILED as failed:
                 return {_RAISED: "ToolFailed", "with": {"message": str(failed)}}
             except tuple(_SIGNALS.values()) as signal:
-                return {_RAISED: type(signal).__name__, "with": to_jsonable_python(vars(signal))}
+                return {_RAISED: type(signal).__name__, "with": _jsonable(vars(signal))}
 
         declared = (tool_def.metadata or {}).get("restart_safe") is True
         outcome = await self.run.tool(
@@ -140,6 +141,16 @@ class JournalCapability(AbstractCapability[Any]):
         return _returned(outcome)
 
 
+def _jsonable(returned: Any) -> Any:
+    """What a tool returned as JSON; what has no form there is its text."""
+    try:
+        return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
+    except (PydanticSerializationError, ValueError):
+        if isinstance(returned, ToolReturn):
+            raise
+        return returned  # the tool has run: the journal takes it as it takes any value, or says what it is
+
+
 def _is_signal(outcome: Any) -> bool:
     return isinstance(outcome, dict) and outcome.keys() == {_RAISED, "with"}
 
@@ -151,8 +162,9 @@ def _is_whole(outcome: Any) -> bool:
 def _returned(outcome: Any) -> Any:
     """What a tool returned, as the framework takes it: files are files again."""
     whole = _is_whole(outcome)
-    # As JSON: only there is text known to stand for the bytes of a file.
-    made = _RETURN.validate_json(to_json(outcome[_RETURNED] if whole else {"return_value": outcome}))
+    # As JSON: only there is text known to stand for the bytes of a file. Half of a surrogate pair has no form in UTF-8.
+    text = json.dumps(outcome[_RETURNED] if whole else {"return_value": outcome}, ensure_ascii=False)
+    made = _RETURN.validate_json(text.encode(errors="replace"))
     return made if whole else made.return_value
 
 

@@ -13,14 +13,20 @@ from agents import (
     RunConfig,
     Runner,
     ToolOutputImage,
+    UserError,
     function_tool,
     retry_policies,
 )
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 from openai import RateLimitError
-from openai.types.responses import Response, ResponseFailedEvent
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseFailedEvent,
+    ResponseOutputItemDoneEvent,
+)
 
-from turn_journal_runtime.errors import TurnSuspended
+from turn_journal_runtime.errors import InvalidJournalError, TurnSuspended
 from turn_journal_runtime.integrations.openai_agents import JournalModel, journal_tool
 from turn_journal_runtime.run_journal import AsyncDurableRun, RunJournal
 
@@ -118,9 +124,20 @@ def receipt() -> Receipt:
     return Receipt()
 
 
+@function_tool(name_override="act")
+def half_a_pair() -> dict[str, str]:
+    """Cuts a text off."""
+    return {"\ud83d": "\udc00"}
+
+
 @pytest.mark.parametrize(
     ("tool", "seen"),
-    [(late, "timed out after 0.05 seconds"), (picture, "'input_image'"), (receipt, "receipt 7")],
+    [
+        (late, "timed out after 0.05 seconds"),
+        (picture, "'input_image'"),
+        (receipt, "receipt 7"),
+        (half_a_pair, r"'\ud83d': '\udc00'"),
+    ],
 )
 def test_what_the_sdk_makes_of_a_tool_is_its_result(journal: RunJournal, tool: FunctionTool, seen: str) -> None:
     async def drive(run: AsyncDurableRun) -> str:
@@ -130,6 +147,56 @@ def test_what_the_sdk_makes_of_a_tool_is_its_result(journal: RunJournal, tool: F
     first = _driven(journal, drive)
     assert seen in first
     assert _driven(journal, drive) == first
+
+
+def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(journal: RunJournal) -> None:
+    @function_tool(name_override="act")
+    def endless() -> list[Any]:
+        """Refers to itself."""
+        value: list[Any] = []
+        value.append(value)
+        return value
+
+    async def drive(run: AsyncDurableRun) -> None:
+        agent = Agent("a", model=JournalModel(_scripted(), run), tools=[journal_tool(endless, run)])
+        await Runner.run(agent, "Go.", run_config=QUIET)
+
+    with pytest.raises(UserError) as caught:
+        _driven(journal, drive)
+    assert isinstance(caught.value.__cause__, InvalidJournalError)
+    assert "step 1 of run 'run' has run and its result cannot be recorded" in caught.value.__cause__.message
+
+
+def test_an_answer_is_on_record_before_it_is_seen_to_be_whole(journal: RunJournal) -> None:
+    """Some providers send the items of an answer on their way only, and none when they say that it is complete."""
+    message = assistant_message("here")
+    response = Response(
+        id="r",
+        created_at=0.0,
+        model="m",
+        object="response",
+        output=[],
+        parallel_tool_calls=True,
+        tool_choice="auto",
+        tools=[],
+    )
+
+    async def answers(_: ModelCall) -> AsyncIterator[Any]:
+        yield ResponseOutputItemDoneEvent(
+            item=message, output_index=0, sequence_number=0, type="response.output_item.done"
+        )
+        yield ResponseCompletedEvent(response=response, sequence_number=1, type="response.completed")
+        await asyncio.sleep(0.05)  # the provider hangs up
+
+    async def drive(run: AsyncDurableRun) -> str:
+        model = JournalModel(ScriptedModel([ModelStep([], stream_events=answers)]), run)
+        result = Runner.run_streamed(Agent("a", model=model), "Go.", run_config=QUIET)
+        async for event in result.stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.completed":
+                assert [event.kind for event in journal.events("run")] == ["model_decision"]
+        return str(result.final_output)
+
+    assert [_driven(journal, drive), _driven(journal, drive)] == ["here", "here"]
 
 
 def test_a_stream_that_fails_leaves_a_drive_that_can_go_on(journal: RunJournal) -> None:

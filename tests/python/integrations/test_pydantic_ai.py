@@ -21,7 +21,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from turn_journal_runtime.errors import ReplayDivergenceError, UncertainEffectError
+from turn_journal_runtime.errors import InvalidJournalError, ReplayDivergenceError, UncertainEffectError
 from turn_journal_runtime.integrations.pydantic_ai import JournalCapability
 from turn_journal_runtime.run_journal import AsyncDurableRun, RunJournal
 
@@ -197,6 +197,34 @@ def test_what_a_tool_read_somewhere_says_nothing_by_its_form(journal: RunJournal
     world.asked = 1
     agent = Agent(FunctionModel(world.answer), tools=[pay])
     assert [_drive(journal, agent), _drive(journal, agent)] == [f"paid {page}"] * 2
+
+
+class Receipt:
+    def __str__(self) -> str:
+        return "receipt 7"
+
+
+@pytest.mark.parametrize(
+    ("returned", "seen"),
+    [
+        (Receipt(), "receipt 7"),
+        ("half \ud83d", "half ?"),
+        ({"\ud83d": 1}, "{'?': 1}"),
+        (ToolReturn({"of": Receipt()}), "{'of': 'receipt 7'}"),
+    ],
+)
+def test_what_has_no_form_in_json_is_text(journal: RunJournal, returned: Any, seen: str) -> None:
+    world = World()
+    agent = Agent(FunctionModel(world.answer), tools=[Tool(lambda amount: returned, name="pay")])
+    assert [_drive(journal, agent), _drive(journal, agent), world.asked] == [f"paid {seen}"] * 2 + [2]
+
+
+def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(journal: RunJournal) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    agent = Agent(FunctionModel(World().answer), tools=[Tool(lambda amount: endless, name="pay")])
+    with pytest.raises(InvalidJournalError, match="step 1 of run 'run' has run and its result cannot be recorded"):
+        _drive(journal, agent)
 
 
 def test_what_a_tool_returns_beside_its_value_is_kept(journal: RunJournal) -> None:
