@@ -40,15 +40,17 @@ it.each([
   ["turn_journal.heads", {}],
   ["turn_journal.prune", { older_than: 0, dry_run: true }]
 ])("an inspection that comes later is answered before %s of a whole root", async (method, params) => {
-  ask("long", method, { runtime_root: root, limit: 1000, ...params })
   const inspection = { journal: {}, goal_id: "g", agent_id: "a", turn_key: "k" }
-  // In a chunk of its own: the long call has begun when it comes.
-  await new Promise((resolve) => setImmediate(resolve))
-  ask("short", "turn_journal.inspect", inspection)
-  const order = [JSON.parse((await session.next()) ?? "null"), JSON.parse((await session.next()) ?? "null")]
-  assert.deepEqual(
-    order.map(({ id }) => id),
-    ["short", "long"]
-  )
-  assert.property(order[1], "result")
+  // On a busy machine the long call may be over before this process comes to ask the short one; not every time.
+  for (let attempt = 1; ; attempt++) {
+    ask("long", method, { runtime_root: root, limit: 1000, ...params })
+    // In a chunk of its own: the long call has begun when it comes.
+    await new Promise((resolve) => setImmediate(resolve))
+    ask("short", "turn_journal.inspect", inspection)
+    const answers = [JSON.parse((await session.next()) ?? "null"), JSON.parse((await session.next()) ?? "null")]
+    for (const answer of answers) assert.property(answer, "result")
+    const order = answers.map(({ id }) => id)
+    if (order[0] === "short") return
+    assert.isBelow(attempt, 10, `the order of the answers was ${order}`)
+  }
 })

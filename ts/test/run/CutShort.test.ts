@@ -15,12 +15,13 @@ describe("steps that are cut short", () => {
           ["model", (run: DurableRun, answer: Effect.Effect<string>) => run.model(answer)],
           ["tool", (run: DurableRun, answer: Effect.Effect<string>) => run.tool("t", {}, answer, { restartSafe: true })]
         ] as const) {
-          const loop = (answer: Effect.Effect<string>) => (run: DurableRun) =>
-            Effect.catchTag(Effect.timeout(step(run, answer), 20), "TimeoutError", () => fallback(run))
-          const error = yield* Effect.flip(journal.drive(runId, loop(Effect.as(Effect.sleep("1 minute"), "late"))))
+          const loop = (answer: Effect.Effect<string>, limit: number) => (run: DurableRun) =>
+            Effect.catchTag(Effect.timeout(step(run, answer), limit), "TimeoutError", () => fallback(run))
+          const late = Effect.as(Effect.sleep("1 minute"), "late")
+          const error = yield* Effect.flip(journal.drive(runId, loop(late, 20)))
           assert.deepInclude(error, { _tag: "JournalConflict", kind: "journal_transition_conflict" })
           assert.include(error.message, "was interrupted")
-          assert.strictEqual(yield* journal.drive(runId, loop(Effect.succeed("in time"))), "in time")
+          assert.strictEqual(yield* journal.drive(runId, loop(Effect.succeed("in time"), 20_000)), "in time")
         }
       })
     )

@@ -56,7 +56,7 @@ describe("steps in flight when the loop ends", () => {
                 yield* end
               })
             )
-          ).pipe(Effect.timeout("5 seconds"))
+          ).pipe(Effect.timeout("20 seconds"))
           for (const fork of forks) {
             const refused = yield* Effect.flip(Fiber.join(fork))
             assert.include(refused.message, "has ended")
@@ -105,7 +105,7 @@ describe("steps in flight when the loop ends", () => {
             journal.drive("r", (run) => Effect.andThen(Effect.forkDetach(run.tool("t", {}, hangs)), loop))
           )
           yield* Deferred.await(begun)
-          yield* Effect.timeout(Fiber.interrupt(driving), "5 seconds")
+          yield* Effect.timeout(Fiber.interrupt(driving), "20 seconds")
           assert.deepStrictEqual(
             (yield* journal.uncertain("r")).map(({ tool }) => tool),
             ["t"]
@@ -141,9 +141,11 @@ describe("steps in flight when the loop ends", () => {
       Effect.gen(function* () {
         const loop = (run: DurableRun) =>
           Effect.gen(function* () {
-            const fiber = yield* Effect.forkChild(slow(run))
+            const gate = yield* Deferred.make<void>()
+            const fiber = yield* Effect.forkChild(run.tool("work", {}, Deferred.await(gate)))
             yield* Effect.sleep(1)
             assert.isTrue(Exit.isFailure(yield* Effect.exit(Effect.timeout(run.finish("failed"), 1))))
+            yield* Deferred.succeed(gate, undefined)
             yield* Fiber.join(fiber)
             return yield* run.iteration(1)
           })

@@ -318,11 +318,10 @@ describe("runs", () => {
   it.live("an interrupted drive is freed and its tool is uncertain", () =>
     withJournal((journal) =>
       Effect.gen(function* () {
-        const driving = yield* Effect.forkChild(
-          journal.drive("r", (run) => run.tool("t", {}, Effect.sleep("1 minute"))),
-          { startImmediately: true }
-        )
-        yield* Effect.sleep(20)
+        const begun = yield* Deferred.make<void>()
+        const hangs = Effect.andThen(Deferred.succeed(begun, undefined), Effect.never)
+        const driving = yield* Effect.forkChild(journal.drive("r", (run) => run.tool("t", {}, hangs)))
+        yield* Deferred.await(begun)
         yield* Fiber.interrupt(driving)
         assert.deepStrictEqual(yield* journal.interruptedRuns(), ["r"])
         assert.deepStrictEqual(

@@ -8,7 +8,7 @@ import { connection, root } from "./Roots.ts"
 
 const COUNT = "SELECT count(*)::int4 AS open FROM pg_stat_activity WHERE application_name = $1"
 
-layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ idle: 0.2 }))), {
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ idle: 1.5 }))), {
   excludeTestServices: true
 })("connections", (it) => {
   it.effect("are closed when nobody used them for a while, and opened again", () =>

@@ -5,7 +5,7 @@ import { DEFAULTS } from "../../../src/store/Databases.ts"
 import * as Server from "../../../src/store/postgres/Server.ts"
 import { serverUrl } from "./Roots.ts"
 
-const TIMEOUT = 0.5
+const TIMEOUT = 2
 const within = (seconds: number) => `SELECT pg_sleep(${seconds})`
 
 describe("patience", () => {
@@ -14,7 +14,7 @@ describe("patience", () => {
       const server = yield* Server.connect(serverUrl().href, { ...DEFAULTS, timeout: TIMEOUT })
       const whole = yield* server.transact("read committed", (query) =>
         Effect.as(
-          Effect.forEach([1, 2, 3, 4], () => query(within(0.6 * TIMEOUT), [])),
+          Effect.forEach([1, 2, 3, 4], () => query(within(0.3 * TIMEOUT), [])),
           "done"
         )
       )

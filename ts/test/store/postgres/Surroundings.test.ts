@@ -63,7 +63,7 @@ const fileOf = (text: string, mode = 0o600) =>
 const turnsIn = (url: URL | string) =>
   Effect.flatMap(JournalStore, (store) => store.list({ runtimeRoot: typeof url === "string" ? url : url.href }))
 
-layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 2 }))), {
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 20 }))), {
   excludeTestServices: true
 })("a password that the URL does not give", (it) => {
   it.effect("is missed, and none is shown", () =>
@@ -163,7 +163,7 @@ layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver
   }
 })
 
-layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 2 }))), {
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 20 }))), {
   excludeTestServices: true
 })("an address", (it) => {
   const elsewhere = Effect.map(root, (text) => {

@@ -68,7 +68,7 @@ const BY_ADDRESS: ReadonlyArray<readonly [string, "fits" | "does not fit"]> = [
   ["", "does not fit"]
 ]
 
-layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 2 }))), {
+layer(JournalStore.layer({ signingKey: null }).pipe(Layer.provide(PostgresDriver.layer({ timeout: 20 }))), {
   excludeTestServices: true
 })("sslmode", (it) => {
   for (const [mode, host, authority, outcome] of CASES) {
