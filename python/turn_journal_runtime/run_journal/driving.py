@@ -106,8 +106,11 @@ class Driving:
         with self._lock:
             if self._drive is not None:
                 return self._drive
+            self._look_around()
             drive = self._claim()
             try:
+                # Again: who ends a run around it looks for those inside after that, and may have come before this one.
+                self._look_around()
                 if self._checkpoints is not None and drive.token is not None:
                     if drive.checkpoint_id is not None:
                         self._checkpoints.restore(drive.checkpoint_id)
@@ -119,6 +122,12 @@ class Driving:
                 raise
             self._drive = drive
             return drive
+
+    def _look_around(self) -> None:
+        """Raises when a run was lost inside of whose tool this one is driven."""
+        for outer in WITHIN.get():
+            if self._run_id.startswith(f"{outer._run_id}:") and outer._drive is not None and not outer._has_ended:
+                outer._drive.look()
 
     def _finish(self, outcome: str) -> None:
         drive = self._drive or self._begin()

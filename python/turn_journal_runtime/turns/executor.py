@@ -150,6 +150,9 @@ class _Drive:
         if transitions.recovery_count(journal) >= self._parts.max_recoveries:
             raise self._blocked({**decision, "action": "blocked", "reason": "recovery_budget_exhausted"})
         if transitions.giving_up(journal) is not None:
+            # Written first: what may not be taken up, such as a turn that was pruned, is refused with its runs closed.
+            self._record.journal = transitions.taken_up(journal, decision)
+            yield from self._record.save(finished=False)
             yield Ask(self._runs.open_again, (transitions.host_run(journal),))
         self._pending = transitions.pending_step(journal)
         self._was_failed = journal["status"] == "failed"
@@ -335,7 +338,10 @@ class _Drive:
         )
 
     def _open_run(self, form: type[Run]) -> Run:
-        return self._runs.open(form, transitions.host_run(self._record.journal))
+        run = self._runs.open(form, transitions.host_run(self._record.journal))
+        # Whoever takes the turn over to end it looks for its run after that: one that is begun later is refused here.
+        self._lease.look()
+        return run
 
     def _payload(self, effect_ref: str) -> dict[str, Any]:
         plan = self._plan

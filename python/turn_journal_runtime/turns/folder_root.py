@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..address import absolute, turn_journal_path
 from ..flow import Ask
 from .folders import make_folder, replace_file
-from .lease import TurnLease, acquire_lease, is_driven
+from .lease import TurnLease, acquire_lease, is_driven, taken_over
 
 if TYPE_CHECKING:
     import os
@@ -86,6 +86,11 @@ class _Held:
     def confirm(self) -> Flow[None]:
         """The kernel lets nobody else in."""
         yield from ()
+
+    def look(self) -> None:
+        """Reads whose the latest lease of the turn is."""
+        if self._lease.is_lost():
+            raise taken_over(self.number)
 
     @contextlib.contextmanager
     def ending(self, end: Callable[[], object] | None) -> Iterator[None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import JournalConflictError, TurnJournalError
 from ..flow import Call
+from .lease import taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +88,12 @@ class HeldLease:
                 self._lose(error)
                 raise
             self._until = asked + self._seconds
+
+    def look(self) -> None:
+        """Asks the database whether the latest lease of the turn is this one."""
+        self.check()
+        if self._client.call("turn_lease.holder", {"path": self._path})["number"] != self.number:
+            raise taken_over(self.number)
 
     @contextlib.contextmanager
     def ending(self, end: Callable[[], object] | None) -> Iterator[None]:

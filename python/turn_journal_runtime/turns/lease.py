@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import JournalCorruptError, JournalStoreError, TurnBusyError
+from ..errors import JournalConflictError, JournalCorruptError, JournalStoreError, TurnBusyError
 from .folders import check_inside, make_folder, replace_file
 
 if TYPE_CHECKING:
@@ -216,6 +216,15 @@ def busy(holder: LeaseHolder, until: float | None = None) -> TurnBusyError:
             "until": until,
             "number": holder.number,
         },
+    )
+
+
+def taken_over(number: int) -> JournalConflictError:
+    """The error of a driver whose turn another one has by now, as the core has it."""
+    return JournalConflictError(
+        "Another driver took this turn over: stop, and leave the turn to it.",
+        kind="turn_lease_lost",
+        details={"lease": number},
     )
 
 

@@ -59,9 +59,11 @@ class TurnRecord:
         self._operation_id = stored["operation_id"]
         return True
 
-    def save(self, *, finished: bool = False) -> Flow[None]:
-        """Stores the journal, when it differs from what is stored; with its audit when a recovery is under way."""
-        finished = finished or self.journal["status"] != "in_progress"
+    def save(self, *, finished: bool | None = None) -> Flow[None]:
+        """Stores the journal, when it differs from what is stored; with its audit when a recovery is under way. That is
+        finished when the turn is open no more, unless it is said."""
+        if finished is None:
+            finished = self.journal["status"] != "in_progress"
         self.journal = transitions.audited(self.journal, finished=finished, host_invoked=self.host_invoked)
         if self.journal == self._stored:
             return

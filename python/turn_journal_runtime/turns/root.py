@@ -41,6 +41,10 @@ class Lease(Protocol):
         """Sees, before an outside effect, that nobody else may drive the turn by now; raises as `check`."""
         ...
 
+    def look(self) -> None:
+        """As `confirm`, and also when nothing is overdue; called from the host's own thread."""
+        ...
+
     def ending(self, end: Callable[[], object] | None) -> AbstractContextManager[None]:
         """Work that `end` brings to an end, should the turn be lost meanwhile."""
         ...

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
-from ..errors import JournalCorruptError
+from ..errors import JournalCorruptError, TurnJournalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..run_journal import RunJournal
+    from ..run_journal.driving import Driving
     from ..run_journal.ending import HeldRun
     from .host import Run
     from .plan import TurnPlan
@@ -35,10 +38,11 @@ class TurnRuns:
         self._take_over = take_over
 
     def open(self, form: type[Run], anew: int) -> Run:
-        """The turn's run; work that is begun anew begins a new one. How often it is resumed is the turn's business."""
+        """Claims the turn's run; work that is begun anew begins a new one. How often it is resumed is the turn's
+        business."""
         if self._journal is None:
             self._journal = self._opened.enter_context(self._root.runs())
-        return form(
+        run = form(
             self._journal,
             run_id_of(self._plan.turn_key, anew),
             agent=self._plan.agent_id,
@@ -46,6 +50,9 @@ class TurnRuns:
             max_resumes=sys.maxsize,
             take_over=self._take_over,
         )
+        run._begin()
+        self._opened.callback(_let_go, run)
+        return run
 
     def open_again(self, anew: int) -> None:
         """Has the runs go on that were closed when their turn was given up."""
@@ -60,13 +67,22 @@ class TurnRuns:
         self._opened.close()
 
 
-def _with_inner(journal: RunJournal | None, run_id: str) -> list[tuple[RunJournal, str]]:
-    """A run, then those inside of its tools, as far as they are in the same journal; none where there is no journal."""
+def _let_go(run: Driving) -> None:
+    """Frees a run that its host had no time to leave; where that cannot be said, it is free when its driver is."""
+    with suppress(TurnJournalError):
+        run._release()
+
+
+def _with_inner(journal: RunJournal | None, run_id: str) -> Iterator[tuple[RunJournal, str]]:
+    """A run, then those inside of its tools, as far as they are in the same journal; none where there is no journal.
+
+    The latter are looked for when the first one was seen to: none is begun any more once that is held.
+    """
     from ..run_journal.copying import run_ids
 
-    if journal is None:
-        return []
-    return [(journal, run_id), *((journal, one) for one in run_ids(journal) if one.startswith(f"{run_id}:"))]
+    if journal is not None:
+        yield journal, run_id
+        yield from ((journal, one) for one in run_ids(journal) if one.startswith(f"{run_id}:"))
 
 
 class AbandonedRun:

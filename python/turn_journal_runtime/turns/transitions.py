@@ -129,6 +129,13 @@ def given_up(journal: Journal, decision: RecoveryDecision, *, by: str, reason: s
     return audited({**after, "recovery_audit": audit}, finished=True, host_invoked=False)
 
 
+def taken_up(journal: Journal, decision: RecoveryDecision) -> Journal:
+    """A turn that was given up is about to go on: the recovery is counted, and until it has begun the turn stays given
+    up."""
+    audit = {**_planned(decision, recovery_count(journal) + 1), _GIVEN_UP: giving_up(journal)}
+    return {**journal, "recovery_audit": audit}
+
+
 def giving_up(journal: Mapping[str, Any]) -> dict[str, Any] | None:
     """Who gave the turn up, why and when; None when nobody did, or it was tried again since."""
     audit = journal.get("recovery_audit")

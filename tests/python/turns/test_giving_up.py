@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import sqlite3
@@ -47,10 +48,12 @@ from turn_journal_runtime import (
 )
 from turn_journal_runtime.bridge import RuntimeClient, default_client
 from turn_journal_runtime.hosts import CallableHost
-from turn_journal_runtime.turns import aio, give_up_turn, transitions
+from turn_journal_runtime.run_journal import ending
+from turn_journal_runtime.turns import HostRequest, aio, give_up_turn, transitions
 from turn_journal_runtime.turns.plan import PHASES, plan_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Eventually
@@ -444,6 +447,168 @@ def test_a_driver_whose_turn_is_given_up_does_no_further_step_inside_of_a_tool(r
         assert runs.interrupted_runs(include_owned=True) == []
 
 
+class Late(NamedTuple):
+    """A driver that is about to begin a run, and is held up there while its turn is given up."""
+
+    turn: Turn
+    is_there: threading.Event
+    goes_on: threading.Event
+
+    def wait(self) -> None:
+        self.is_there.set()
+        assert self.goes_on.wait(60)
+
+    def claim(self, claim: Callable[..., Any]) -> Callable[..., Any]:
+        """The claim of a journal, which comes when the turn was given up."""
+
+        def claim_late(journal: RunJournal, driver: object, *args: Any, **how: Any) -> Any:
+            if isinstance(driver, DurableRun):  # and not who gives up
+                self.wait()
+            return claim(journal, driver, *args, **how)
+
+        return claim_late
+
+    def given_up_meanwhile(self, host: Any) -> list[BaseException]:
+        """What the driver ends with."""
+        ended: list[BaseException] = []
+
+        def drive() -> None:
+            try:
+                self.turn.run(host)
+            except BaseException as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=drive)
+        thread.start()
+        assert self.is_there.wait(60)
+        assert give_up(self.turn, take_over=True).changed
+        self.goes_on.set()
+        thread.join(60)
+        assert self.turn.journal["reason"] == REASON
+        return ended
+
+
+@pytest.fixture
+def late(turn: Turn) -> Late:
+    return Late(turn, threading.Event(), threading.Event())
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["before it is begun", "as it is begun"])
+def test_a_run_inside_of_a_tool_that_begins_when_its_turn_was_given_up_does_nothing(late: Late, is_late: bool) -> None:
+    did: list[str] = []
+
+    def inner() -> None:
+        with late.turn.runs() as runs, pytest.MonkeyPatch.context() as patch:
+            if is_late:
+                late.wait()
+            else:
+                patch.setattr(type(runs), "_claim", late.claim(type(runs)._claim))
+            with DurableRun(runs, current_idempotency_key() or "") as run:
+                run.tool("send", {}, lambda: did.append("send"))
+
+    def agent(context: Any) -> dict[str, Any]:
+        context.tool("research", {}, inner, restart_safe=True)
+        return dict(RESULT)
+
+    (error,) = late.given_up_meanwhile(CallableHost(agent))
+    assert isinstance(error, TurnBusyError | JournalConflictError)
+    assert did == []
+    with late.turn.runs() as runs:
+        if is_late:
+            assert runs.run_meta(f"{PLAN.turn_key}:0:research") is None
+        give_up(late.turn)
+        assert runs.interrupted_runs(include_owned=True) == []
+
+
+def test_a_run_inside_of_a_tool_that_begins_while_its_turn_is_given_up_is_closed_with_it(
+    late: Late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    begins, has_begun = threading.Event(), threading.Event()
+
+    def inner() -> None:
+        late.is_there.set()
+        assert begins.wait(60)
+        with late.turn.runs() as runs, DurableRun(runs, current_idempotency_key() or "") as run:
+            has_begun.set()
+            assert late.goes_on.wait(60)
+            run.tool("send", {}, lambda: did.append("send"))
+
+    def agent(context: Any) -> dict[str, Any]:
+        context.tool("research", {}, inner, restart_safe=True)
+        return dict(RESULT)
+
+    hold = ending.hold
+
+    def hold_late(journal: RunJournal, run_id: str, **how: Any) -> Any:
+        begins.set()
+        assert has_begun.wait(60)
+        return hold(journal, run_id, **how)
+
+    monkeypatch.setattr(ending, "hold", hold_late)
+    late.given_up_meanwhile(CallableHost(agent))
+    assert did == []
+    with late.turn.runs() as runs:
+        assert runs.interrupted_runs(include_owned=True) == []
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["before it is begun", "as it is begun"])
+def test_a_driver_that_had_not_begun_its_run_when_its_turn_was_given_up_does_no_step(late: Late, is_late: bool) -> None:
+    did: list[str] = []
+
+    def work(request: HostRequest) -> dict[str, Any]:
+        with late.turn.runs() as runs, pytest.MonkeyPatch.context() as patch:
+            if is_late:
+                late.wait()
+            else:
+                patch.setattr(type(runs), "_claim", late.claim(type(runs)._claim))
+            with request.open_run(DurableRun) as run:
+                run.tool("send", {}, lambda: did.append("send"))
+        return dict(RESULT)
+
+    (error,) = late.given_up_meanwhile(ScriptedHost(work))
+    assert getattr(error, "kind", error) == "turn_lease_lost"
+    assert did == []
+    with late.turn.runs() as runs:
+        give_up(late.turn)
+        assert runs.interrupted_runs(include_owned=True) == []
+
+
+def test_a_run_that_outlives_the_tool_which_began_it_asks_no_more_for_the_run_around_it(tmp_path: Path) -> None:
+    begins = threading.Event()
+    did: list[str] = []
+
+    def inner(run_id: str) -> None:
+        assert begins.wait(60)
+        with DurableRun(runs, run_id) as run:
+            run.tool("look", {}, lambda: did.append("look"))
+
+    def begin() -> None:
+        context, key = contextvars.copy_context(), current_idempotency_key()
+        threads.append(threading.Thread(target=context.run, args=(inner, key)))
+        threads[0].start()
+
+    threads: list[threading.Thread] = []
+    with RunJournal(tmp_path / "runs.db") as runs:
+        with DurableRun(runs, "outer") as run:
+            run.tool("begin", {}, begin)
+        begins.set()
+        threads[0].join(60)
+    assert did == ["look"]
+
+
+def test_a_run_that_its_host_has_opened_and_not_left_is_free_when_the_drive_is_over(turn: Turn) -> None:
+    def opens(request: HostRequest) -> dict[str, Any]:
+        kept.append(request.open_run(DurableRun))
+        return dict(RESULT)
+
+    kept: list[DurableRun] = []
+    assert turn.run(ScriptedHost(opens)).ok
+    place = turn.root if isinstance(turn.root, str) else turn.root / "runs" / "journal.db"
+    with RunJournal(place) as runs, DurableRun(runs, PLAN.turn_key) as run:
+        run.iteration(0)
+
+
 def test_a_run_inside_of_a_tool_that_somebody_drives_is_refused_and_nothing_is_changed(turn: Turn) -> None:
     turn.kill(CallableHost(Research(turn)))
     before, inner = turn.journal, f"{PLAN.turn_key}:0:research"
@@ -534,21 +699,31 @@ def test_a_process_that_is_killed_between_the_two_writes_leaves_what_the_next_on
         assert runs.interrupted_runs(include_owned=True) == []
 
 
-def test_killed_before_the_turn_is_taken_up_again_it_is_still_given_up(root: Path | str) -> None:
+@pytest.mark.parametrize("write", [1, 2])
+def test_killed_before_the_turn_is_taken_up_again_it_is_still_given_up(root: Path | str, write: int) -> None:
     turn = Turn(root, is_async=False)
     turn.kill(CallableHost(working))
-    give_up(turn)
+    given = give_up(turn)
+    writes: list[dict[str, Any]] = []
 
-    class DiesFirst(RuntimeClient):
+    class Dies(RuntimeClient):
         def call(self, method: str, params: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
             if method == "turn_journal.write":
-                raise KilledError
+                writes.append(params)
+                if len(writes) == write:
+                    raise KilledError
             return default_client().call(method, params, timeout=timeout)
 
-    turn.kill(CallableHost(working), retry_failed=True, client=DiesFirst())
+    turn.kill(CallableHost(working), retry_failed=True, client=Dies())
     assert recoverable_turns(turn.root) == []
+    # It was counted before anything of it was done, and before that nothing was changed.
+    audit = turn.journal["recovery_audit"]
+    assert (audit["recovery_count"], audit["actual"]["status"]) == ((0, "finished"), (1, "started"))[write - 1]
     with turn.runs() as runs:
-        assert give_up(turn).run_id == PLAN.turn_key
+        assert len(runs.interrupted_runs()) == write - 1
+        again = give_up(turn)
+        assert (again.changed, again.by, again.at) == (False, given.by, given.at)
+        assert again.run_id == (None, PLAN.turn_key)[write - 1]
         assert runs.interrupted_runs() == []
 
 

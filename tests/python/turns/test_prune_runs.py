@@ -165,6 +165,24 @@ def test_what_may_have_happened_in_a_turn_that_was_given_up_is_still_told_when_i
     assert give_up_turn(root, **names, reason="Again.", by="bob").in_doubt == given.in_doubt
 
 
+def test_a_retry_of_a_turn_that_was_pruned_leaves_a_run_with_a_step_in_doubt_as_it_is(
+    root: Path | str, runs: RunJournal, prune: Prune
+) -> None:
+    def dies() -> None:
+        raise KilledError
+
+    turn, key = Turn(root, is_async=False), key_of("todo")
+    turn.kill(CallableHost(lambda context: context.tool("send", {}, dies)))
+    give_up_turn(root, goal_id=GOAL, agent_id=AGENT, turn_key=key, reason="It is obsolete.", by="ann")
+    assert said(prune(root, given_up=True)) == [(key, True, [], [key])]
+    closed, left = runs.run_meta(key), turn.journal
+    assert closed is not None
+    assert closed.status == "cancelled"
+    with pytest.raises(JournalConflictError, match="was pruned"):
+        turn.run(CallableHost(lambda context: {"result_kind": "done"}), retry_failed=True)
+    assert (runs.run_meta(key), runs.interrupted_runs(), turn.journal) == (closed, [], left)
+
+
 def test_a_turn_that_stopped_in_the_middle_goes_on_after_a_prune(
     root: Path | str, runs: RunJournal, prune: Prune
 ) -> None:
