@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import store_flows
 from ..errors import TurnJournalError
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from ..flow import Flow
     from .root import TurnRoot
+
+
+#: The failed turns that do not go on as they stand, by goal and key: as which operation id they were looked into, and
+#: until when that holds, in seconds since the epoch.
+AtRest: TypeAlias = dict[tuple[str, str], tuple[str | None, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +68,13 @@ def recoverable_flow(
     retry_failed: bool,
     now: float | None,
     but: Container[tuple[str, str]] = (),
+    at_rest: AtRest | None = None,
 ) -> Flow[list[RecoverableTurn]]:
     """Open turns without a driver, failed ones whose back-off has passed. One that cannot be read stops no other, and
-    those in `but`, by goal and key, are not looked into."""
+    those in `but`, by goal and key, are not looked into; nor are those that are `at_rest` since an earlier look, where
+    this one notes what it finds."""
     moment = time.time() if now is None else now
+    rests: AtRest = {} if at_rest is None else at_rest
     found: list[RecoverableTurn] = []
     stopped = yield from store_flows.each(store_flows.recoverable(root.address, goal_id, False))
     failed = (yield from store_flows.each(store_flows.turns(root.address, goal_id, "failed"))) if retry_failed else []
@@ -78,24 +87,35 @@ def recoverable_flow(
         if listed["damage"] is not None:
             found.append(_damaged(*address, listed["damage"]["message"]))
             continue
-        if address in but:
+        stands = listed.get("operation_id")
+        rested_as, until = rests.get(address, (None, 0.0))
+        if address in but or (rested_as is not None and rested_as == stands and moment < until):
             continue
         try:
-            turn = yield from look_at(root, *address, retry_failed, _seconds(listed.get("updated_at")))
+            turn = yield from _as_it_stands(root, *address, retry_failed, _seconds(listed.get("updated_at")))
+            due_at = math.inf if turn is None else turn.due_at or 0.0
+            if turn is None or due_at > moment:
+                rests[address] = (stands, due_at)
+            elif not (yield from root.is_driven(root.path(*address))):
+                found.append(turn)
         except TurnJournalError as error:
             found.append(_damaged(*address, error.message))
-            continue
-        if turn is not None and (turn.due_at is None or turn.due_at <= moment):
-            found.append(turn)
+    for gone in rests.keys() - seen:
+        del rests[gone]
     return found
 
 
-def look_at(
+def look_at(root: TurnRoot, goal_id: str, turn_key: str, retry_failed: bool) -> Flow[RecoverableTurn | None]:
+    """A turn as it stands now, also before its `due_at`; None when it may not go on, or somebody drives it."""
+    turn = yield from _as_it_stands(root, goal_id, turn_key, retry_failed)
+    return None if turn is None or (yield from root.is_driven(root.path(goal_id, turn_key))) else turn
+
+
+def _as_it_stands(
     root: TurnRoot, goal_id: str, turn_key: str, retry_failed: bool, updated_at: float | None = None
 ) -> Flow[RecoverableTurn | None]:
-    """A turn as it stands now, also before its `due_at`; None when it may not go on, or somebody drives it."""
-    path = root.path(goal_id, turn_key)
-    stored = yield from read(path)
+    """What its journal says, whoever may drive it; None when it may not go on."""
+    stored = yield from read(root.path(goal_id, turn_key))
     journal = stored["journal"]
     identity = transitions.identity(journal)
     agent_id, todo_id = identity.get("agent_id"), identity.get("todo_id")
@@ -108,8 +128,6 @@ def look_at(
     )
     decision = inspection["recovery_decision"]
     if not decision["can_continue"] and decision["reason"] != BINDING_CHECK_UNAVAILABLE:
-        return None
-    if (yield from root.is_driven(path)):
         return None
     instance = identity.get("turn_instance_id")
     return RecoverableTurn(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container
 
     from ..session_recovery import SessionBindingResolver
-    from ..turns.recovery import RecoverableTurn
+    from ..turns.recovery import AtRest, RecoverableTurn
     from .queue import Job
 
 __all__ = ["Entry", "Event", "Outcome", "due_turn", "in_thread", "outcome_of", "stopped_turns"]
@@ -95,12 +95,13 @@ async def due_turn(root: str, job: Job, resolver: SessionBindingResolver | None)
 
 
 async def stopped_turns(
-    root: str, *, goal_id: str | None, retry_failed: bool, but: Container[tuple[str, str]]
+    root: str, *, goal_id: str | None, retry_failed: bool, but: Container[tuple[str, str]], at_rest: AtRest
 ) -> list[RecoverableTurn]:
-    """The turns that stopped and may go on now, but for some, by goal and key: to look into one takes three calls."""
+    """The turns that stopped and may go on now, but for some, by goal and key, and for those at rest: to look into one
+    takes three calls."""
     client = default_async_client()
     turns = open_root(root, client.for_threads)
-    flow = recoverable_flow(turns, goal_id=goal_id, retry_failed=retry_failed, now=None, but=but)
+    flow = recoverable_flow(turns, goal_id=goal_id, retry_failed=retry_failed, now=None, but=but, at_rest=at_rest)
     return await run_async(flow, client)
 
 

@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from ..session_recovery import SessionBindingResolver
     from ..turns.due import DueTurn
+    from ..turns.recovery import AtRest
     from .driving import Entry
 
 __all__ = ["Summary", "run_worker"]
@@ -143,6 +144,8 @@ class _Worker:
         self._drives: dict[str, asyncio.Task[None]] = {}
         #: By what is looked for.
         self._looks: dict[tuple[str | None, bool], asyncio.Task[None]] = {}
+        #: By the same: failed turns stay in the store, and need not be read again at each look.
+        self._at_rest: defaultdict[tuple[str | None, bool], AtRest] = defaultdict(dict)
         self._events: Counter[str] = Counter()
         self._stopping = asyncio.Event()
         #: By the monotonic clock, once it is told to stop: when the turns at hand have had their grace.
@@ -269,7 +272,9 @@ class _Worker:
                 await self._give_back(job)
             # Those come up by themselves: a thousand that sleep are not looked into each time.
             waiting = await waiting_in(self._queue, goal_id)
-            for turn in await stopped_turns(self._root, goal_id=goal_id, retry_failed=retry_failed, but=waiting):
+            rests = self._at_rest[goal_id, retry_failed]
+            stopped = stopped_turns(self._root, goal_id=goal_id, retry_failed=retry_failed, but=waiting, at_rest=rests)
+            for turn in await stopped:
                 if turn.damage is not None:
                     self._tell_damage(f"{turn.goal_id}/{turn.turn_key}", turn.damage)
                 elif turn.turn_key not in self._drives and turn.agent_id is not None and turn.todo_id is not None:

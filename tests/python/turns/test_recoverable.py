@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.python.turns.world import AGENT, GOAL, TODO, KilledError, Ledger, ScriptedHost, Turn, rate_limited
 
-from turn_journal_runtime.turns import HostFailedError, RecoverableTurn, aio, recoverable_turns, run_turn
+from turn_journal_runtime.bridge import RuntimeClient, default_client
+from turn_journal_runtime.flow import run
+from turn_journal_runtime.turns import (
+    HostFailedError,
+    RecoverableTurn,
+    aio,
+    give_up_turn,
+    recoverable_turns,
+    run_turn,
+)
+from turn_journal_runtime.turns.recovery import AtRest, recoverable_flow
+from turn_journal_runtime.turns.root import open_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,3 +110,48 @@ def test_a_failure_that_has_no_back_off_is_due_at_once(turn: Turn, due: Any) -> 
     failed = turn.run(ScriptedHost(), spend=spend)
     (found,) = due()
     assert (found.turn_key, found.resume_from, found.due_at) == (failed.turn_key, "quota_spend", None)
+
+
+def test_a_failed_turn_is_looked_into_again_when_it_is_due_or_was_changed(turn: Turn) -> None:
+    root = open_root(turn.root, default_client())
+    at_rest: AtRest = {}
+    read: list[str] = []
+
+    class Reading(RuntimeClient):
+        def call(self, method: str, params: dict[str, Any], *, timeout: float | None = None) -> dict[str, Any]:
+            if method == "turn_journal.read":
+                read.append(params["path"])
+            return default_client().call(method, params, timeout=timeout)
+
+    def look(now: float) -> tuple[int, list[str | None]]:
+        read.clear()
+        flow = recoverable_flow(root, goal_id=None, retry_failed=True, now=now, at_rest=at_rest)
+        found = run(flow, Reading())
+        return len(read), [one.todo_id for one in found]
+
+    failed = turn.run(ScriptedHost(rate_limited()), todo_id="backs off")
+    assert failed.retry_due is not None
+    now, due = failed.retry_due - 30, failed.retry_due
+    over = ScriptedHost(HostFailedError(kind="output_budget_exhausted"))
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT, "todo_id": "over"}
+    turn.run(over, todo_id="over")
+    assert look(now) == (2, [])
+    assert look(now) == (0, [])
+    assert look(due) == (1, ["backs off"])
+    # A driver that has it, and has written nothing yet, may die.
+    with_lease = root.acquire(root.path(GOAL, failed.turn_key))
+    lease = run(with_lease, default_client())
+    assert look(due) == (1, [])
+    run(lease.give_back(), default_client())
+    assert look(due) == (1, ["backs off"])
+    # It fails once more, and what was known of it is known no longer.
+    again = turn.run(ScriptedHost(rate_limited()), todo_id="backs off", retry_failed=True)
+    assert again.retry_due is not None
+    assert look(due) == (1, [])
+    assert look(due) == (0, [])
+    give_up_turn(turn.root, **names, reason="It is obsolete.", by="ann")
+    assert look(due) == (1, [])
+    assert look(due) == (0, [])
+    assert turn.run(ScriptedHost(), todo_id="backs off", retry_failed=True).ok
+    assert look(again.retry_due) == (0, [])
+    assert len(at_rest) == 1, "what has not failed any more is forgotten"

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,11 @@ from turn_journal_runtime.errors import (
     TurnSuspended,
     UncertainEffectError,
 )
-from turn_journal_runtime.turns import RecoverableTurn, TurnResult, run_turn
+from turn_journal_runtime.turns import HostFailedError, RecoverableTurn, TurnResult, run_turn
 from turn_journal_runtime.turns.due import DueTurn
 from turn_journal_runtime.turns.outcome import TurnRecoveryBlockedError
 from turn_journal_runtime.turns.plan import plan_turn
-from turn_journal_runtime.turns.recovery import look_at
+from turn_journal_runtime.turns.recovery import _as_it_stands
 from turn_journal_runtime.worker import schema
 from turn_journal_runtime.worker.aio import defer_turn
 from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of, stopped_turns
@@ -252,13 +253,41 @@ def test_a_turn_that_waits_in_the_queue_is_not_looked_into_each_time(goal_id: st
 
     def look_into(root: Any, goal: str, key: str, *more: Any) -> Any:
         looked_into.add(key)
-        return look_at(root, goal, key, *more)
+        return _as_it_stands(root, goal, key, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turn_journal_runtime.turns.recovery.look_at", look_into)
+        patch.setattr("turn_journal_runtime.turns.recovery._as_it_stands", look_into)
         patch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
         done = _work(database, lambda _: None, lambda: looks > 2, every=1, goal_id=goal_id)
     assert (done.events["done"] > 0, looked_into) == (True, {KEY})
+
+
+@pytest.mark.process
+def test_a_turn_that_stays_failed_is_not_looked_into_each_time(database: str) -> None:
+    """They stay in the store, and become more and more."""
+    names: dict[str, Any] = {"goal_id": GOAL, "agent_id": AGENT}
+    run_turn(database, **names, todo_id="backs off", host=ScriptedHost(rate_limited()))
+    run_turn(database, **names, todo_id="over", host=ScriptedHost(HostFailedError(kind="output_budget_exhausted")))
+    run_turn(database, **names, todo_id=TODO, host=ScriptedHost(ValueError()))
+    looks = 0
+    looked_into: Counter[str] = Counter()
+
+    async def look(*given: Any, **wanted: Any) -> list[Any]:
+        nonlocal looks
+        looks += 1
+        return await stopped_turns(*given, **wanted)
+
+    def look_into(root: Any, goal: str, key: str, *more: Any) -> Any:
+        looked_into[key] += 1
+        return _as_it_stands(root, goal, key, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turn_journal_runtime.turns.recovery._as_it_stands", look_into)
+        patch.setattr("turn_journal_runtime.worker.worker.stopped_turns", look)
+        done = _work(database, lambda _: None, lambda: looks > 3, every=1, retry_failed=True)
+    assert done.events["done"] > 0
+    assert sorted(looked_into.values())[:2] == [1, 1]
+    assert (len(looked_into), looked_into[KEY] > 1) == (3, True)
 
 
 @pytest.mark.process
