@@ -20,6 +20,7 @@ FACADE = {
     "settings": {"errors"},
     "json_values": {"errors"},
     "address": {"errors"},
+    "forks": set(),
     "models": set(),
     "bridge": {"errors", "settings", "documents", "json_values", "observability"},
     "flow": {"bridge"},
@@ -41,7 +42,7 @@ FACADE = {
         "store_flows",
         "turns",
     },
-    "run_journal": {"address", "errors", "settings", "documents", "json_values", "observability"},
+    "run_journal": {"address", "errors", "forks", "settings", "documents", "json_values", "observability"},
     "turns": {
         "address",
         "bridge",
@@ -59,7 +60,7 @@ FACADE = {
     "replay_check": {"flow", "run_journal"},
     "store_copy": {"address", "bridge", "documents", "errors", "flow", "run_journal", "store_flows", "turns"},
     "hosts": {"errors", "flow", "run_journal", "turns"},
-    "chat": {"address", "bridge", "errors", "flow", "turns"},
+    "chat": {"address", "bridge", "errors", "flow", "forks", "turns"},
     "worker": {"address", "bridge", "errors", "flow", "run_journal", "session_recovery", "settings", "turns"},
 }
 

@@ -15,15 +15,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-from weakref import WeakSet
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptError, JournalNotFoundError
+from ..forks import stands_still
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SCHEMA_VERSION: Final = 1
 _BUSY_SECONDS: Final = 30.0
+#: FULL, or 2: an accepted message survives a power cut, too.
+_SETTINGS: Final[Mapping[str, str | int]] = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "foreign_keys": 1,
+    "secure_delete": 1,
+}
 _SCHEMA: Final = (
     "CREATE TABLE sessions (session_id TEXT PRIMARY KEY, status TEXT NOT NULL, work_dir TEXT NOT NULL, "
     "objective TEXT NOT NULL, created_at REAL NOT NULL) STRICT",
@@ -33,6 +40,9 @@ _SCHEMA: Final = (
     "PRIMARY KEY (session_id, seq), UNIQUE (session_id, client_turn_id)) STRICT",
 )
 _TURN: Final = "session_id, seq, client_turn_id, message, status, result, reason, accepted_at, ended_at"
+
+#: Files are opened one at a time: closing the file that one store makes would drop the locks of another one on it.
+_opening: Final = threading.Lock()
 
 ChatTurnStatus: TypeAlias = Literal["queued", "running", "answered", "failed", "cancelled"]
 
@@ -96,7 +106,7 @@ class SessionStore:
         self.path: Final = Path(os.path.abspath(path))
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        _stores.add(self)
+        stands_still(self)
         with self._transaction() as cursor:
             self._prepare(cursor)
 
@@ -266,7 +276,6 @@ class SessionStore:
             self._connection = None
 
     def _pause(self) -> None:
-        """Closes the file for a fork, until `_go_on`; whoever needs it next opens it again."""
         self._lock.acquire()
         self.close()
 
@@ -317,17 +326,19 @@ class SessionStore:
             connection.execute("COMMIT")
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None:
-            return self._connection
+        if self._connection is None:
+            with _opening:
+                self._connection = self._connected()
+        return self._connection
+
+    def _connected(self) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # FULL: an accepted message survives a power cut, too.
-            settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
-            for name, value in settings.items():
-                connection.execute(f"PRAGMA {name} = {value}")
+            for name, value in _SETTINGS.items():
+                _set(connection, name, value)
                 (found,) = connection.execute(f"PRAGMA {name}").fetchone()
                 if found != value:
                     raise JournalCorruptError(
@@ -342,7 +353,6 @@ class SessionStore:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
         return connection
 
     def _prepare(self, cursor: sqlite3.Cursor) -> None:
@@ -360,27 +370,17 @@ class SessionStore:
             cursor.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
-_stores: Final[WeakSet[SessionStore]] = WeakSet()
-#: The stores that stand still while the process forks.
-_forking: Final[list[SessionStore]] = []
-
-
-def _before_fork() -> None:
-    _forking.extend(_stores)
-    for store in _forking:
-        store._pause()
-
-
-def _after_fork() -> None:
-    for store in _forking:
-        store._go_on()
-    _forking.clear()
-
-
-# SQLite forbids to carry a connection over a fork, or to close one there. So no thread is in the middle of a call and
-# no connection is open while a process forks, and parent and child each open their own.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _set(connection: sqlite3.Connection, name: str, value: str | int) -> None:
+    """Makes a setting. That of the log asks for the whole file at once, and does not wait for it by itself."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute(f"PRAGMA {name} = {value}")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
 
 
 def _turn_of(row: tuple[Any, ...]) -> ChatTurn:

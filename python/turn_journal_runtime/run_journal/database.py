@@ -8,14 +8,13 @@ and 5.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
-import weakref
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidJournalError, JournalStoreError
+from ..forks import stands_still
 from .connection import MEMORY, Durability, connect, settings_of, typed_error
 from .filesystem import new_file
 
@@ -31,9 +30,6 @@ _REFUSALS = (sqlite3.Error, UnicodeError, OverflowError)
 
 #: Files are opened one at a time: see `create_private`.
 _opening = threading.Lock()
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
-#: The databases whose locks are held while the process forks.
-_forking: list[Database] = []
 
 
 class Database:
@@ -55,8 +51,9 @@ class Database:
         self._lock = threading.RLock()
         self._closed = False
         self._cursor: sqlite3.Cursor | None = None
-        self._open()
-        _databases.add(self)
+        stands_still(self)
+        with self._lock:
+            self._open()
 
     def write(self, sql: str, parameters: Row) -> int:
         """Runs one statement as a transaction of its own; the number of rows it changed."""
@@ -170,13 +167,16 @@ class Database:
             raise typed_error(error, self.path) from error
         return self._cursor
 
-    def _let_go(self) -> None:
-        """Closes the connection for a fork; whoever needs it next opens it again."""
+    def _pause(self) -> None:
+        self._lock.acquire()
         cursor = self._cursor
         # A database in memory is copied with the process; a transaction of the forking thread is its own to end.
         if cursor is not None and self.path != MEMORY and not cursor.connection.in_transaction:
             self._cursor = None
             cursor.connection.close()
+
+    def _go_on(self) -> None:
+        self._lock.release()
 
 
 def check_durability(durability: Durability) -> None:
@@ -185,27 +185,3 @@ def check_durability(durability: Durability) -> None:
         raise InvalidJournalError(
             f'The durability {durability!r} is unknown; use "process" or "power".', kind="invalid_request"
         )
-
-
-def _before_fork() -> None:
-    global _forking
-    _forking = list(_databases)
-    for database in _forking:
-        database._lock.acquire()
-    _opening.acquire()
-    for database in _forking:
-        database._let_go()
-
-
-def _after_fork() -> None:
-    _opening.release()
-    for database in _forking:
-        database._lock.release()
-    _forking.clear()
-
-
-# SQLite notes in the process's memory which of its connections holds which lock. A child that inherits such a note
-# believes it: it skips locks that it does not have, or waits for ever for one that nobody will release. So no
-# connection is open while a process forks, and parent and child each open their own.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -145,7 +145,8 @@ def _bury(file: Path) -> bool:
     if file.stem in _held:
         return False
     try:
-        release = _take(file)
+        # Shared: whoever else looks at this moment is no owner.
+        release = _take(file, is_shared=True)
     except OSError:
         return not file.exists()
     if release is None:
@@ -157,13 +158,14 @@ def _bury(file: Path) -> bool:
     return True
 
 
-def _take(file: Path) -> Callable[[], object] | None:
+def _take(file: Path, *, is_shared: bool = False) -> Callable[[], object] | None:
     """Locks an existing file; what releases it, or None when somebody else holds it."""
     if os.name != "posix":
-        return _take_by_sqlite(file)
+        return _take_by_sqlite(file, is_shared=is_shared)
     descriptor = os.open(file, os.O_RDWR)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
+        how = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+        fcntl.lockf(descriptor, how | fcntl.LOCK_NB, _LOCK_BYTES, _LOCK_START)
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -172,7 +174,7 @@ def _take(file: Path) -> Callable[[], object] | None:
     return partial(os.close, descriptor)
 
 
-def _take_by_sqlite(file: Path) -> Callable[[], object] | None:
+def _take_by_sqlite(file: Path, *, is_shared: bool) -> Callable[[], object] | None:
     uri = file.absolute().as_uri() + "?mode=rw"
     try:
         connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
@@ -181,7 +183,8 @@ def _take_by_sqlite(file: Path) -> Callable[[], object] | None:
     try:
         # Nothing is ever written: a journal beside the lock would only be left behind.
         connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("BEGIN" if is_shared else "BEGIN EXCLUSIVE")
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()  # a shared lock is taken by reading
     except sqlite3.OperationalError as error:
         connection.close()
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:

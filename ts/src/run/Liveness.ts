@@ -94,7 +94,8 @@ const bury = (file: string): boolean => {
   if (!existsSync(file)) return true
   let lock: DatabaseSync | null
   try {
-    lock = take(file)
+    // Shared: whoever else looks at this moment is no owner.
+    lock = take(file, "shared")
   } catch {
     return !existsSync(file)
   }
@@ -108,14 +109,15 @@ const bury = (file: string): boolean => {
 const SQLITE_BUSY = 5
 
 /** Locks an existing file; null when somebody else holds it. */
-const take = (file: string): DatabaseSync | null => {
+const take = (file: string, mode: "exclusive" | "shared" = "exclusive"): DatabaseSync | null => {
   const url = pathToFileURL(file)
   url.searchParams.set("mode", "rw")
   const lock = new DatabaseSync(url, { timeout: 0 })
   try {
     // Nothing is ever written: a journal beside the lock would only be left behind.
     lock.exec("PRAGMA journal_mode = MEMORY")
-    lock.exec("BEGIN EXCLUSIVE")
+    lock.exec(mode === "shared" ? "BEGIN" : "BEGIN EXCLUSIVE")
+    lock.exec("SELECT 1 FROM sqlite_master") // a shared lock is taken by reading
     return lock
   } catch (error) {
     lock.close()
