@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import InvalidJournalError, JournalConflictError
 from .batch import MAX_SEQ
+from .events import KIND_TOOL_RESULT
 from .faults import check_run_id, decode_row
 from .payload import differing_fields
 from .record import rows_in_parts
@@ -61,10 +62,6 @@ def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
             raise JournalConflictError(
                 f"The run {new_run_id!r} exists; a fork is a new run.", details={"run_id": new_run_id}
             )
-        for seq, kind, stored, _ in rows_in_parts(cursor, run_id):
-            if seq > upto:
-                break
-            decode_row(run_id, seq, kind, stored)  # a damaged step is not handed on
         checkpoint = _checkpoint_at(cursor, run_id, upto)
         now = time.time()
         cursor.execute(
@@ -91,19 +88,24 @@ def fork(database: Database, run_id: str, new_run_id: str, upto: int) -> None:
 
 
 def _checkpoint_at(cursor: sqlite3.Cursor, run_id: str, upto: int) -> str | None:
-    """The snapshot that the last step up to there left; the run's own when nothing comes after."""
-    rows = cursor.execute(
-        "SELECT seq, CAST(payload AS BLOB) FROM journal WHERE run_id = ? AND seq <= ? AND kind = 'tool_result' "
-        "ORDER BY seq DESC",
-        (run_id, upto),
-    )
-    for seq, payload in rows.fetchall():
-        found = decode_row(run_id, seq, "tool_result", payload).get("checkpoint_id")
-        if isinstance(found, str):
+    """The snapshot that the last step up to there left; the run's own when nothing comes after.
+
+    Raises:
+        JournalCorruptError: A step up to there is damaged: it is not handed on.
+    """
+    found = None
+    for seq, kind, stored, _ in rows_in_parts(cursor, run_id):
+        if seq > upto:
             return found
-    later = cursor.execute("SELECT 1 FROM journal WHERE run_id = ? AND seq > ? LIMIT 1", (run_id, upto)).fetchone()
-    bound = cursor.execute("SELECT checkpoint_id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    return bound[0] if bound is not None and later is None else None
+        checkpoint = decode_row(run_id, seq, kind, stored).get("checkpoint_id")
+        if kind == KIND_TOOL_RESULT and isinstance(checkpoint, str):
+            found = checkpoint
+    if found is not None:
+        return found
+    bound: tuple[str | None] | None = cursor.execute(
+        "SELECT checkpoint_id FROM runs WHERE run_id = ?", (run_id,)
+    ).fetchone()
+    return None if bound is None else bound[0]
 
 
 def parent(database: Database, run_id: str) -> tuple[str, int] | None:

@@ -6,7 +6,8 @@ Specified in run-journal.md, section 1.
 from __future__ import annotations
 
 import gc
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ReplayDivergenceError
@@ -16,7 +17,6 @@ from .payload import DamagedPayload, decode, decode_all
 from .schema import ITERATION_INDEX
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
 
     from .database import Database, Row
@@ -31,16 +31,36 @@ _PART: Final = (
     "SELECT seq, kind, CAST(payload AS BLOB), created_at, rowid FROM journal "
     "WHERE run_id = ? AND (seq, rowid) > (?, ?) ORDER BY seq, rowid LIMIT 256"
 )
+#: The payloads of a part; one by itself may be longer.
+_PART_BYTES: Final = 2**22
+#: For a server, which sends all that it was asked for.
+_SIZED_PART: Final = (
+    "SELECT seq, kind, payload, created_at, rowid FROM (SELECT part.*, "  # noqa: S608
+    f"SUM(octet_length(payload)) OVER (ORDER BY seq, rowid) - octet_length(payload) AS before FROM ({_PART}) AS part) "
+    f"AS part WHERE before < {_PART_BYTES} ORDER BY seq, rowid"
+)
 _LONG_RECORD: Final = 10_000
 
 
 def rows_in_parts(cursor: sqlite3.Cursor, run_id: str) -> Iterator[Row]:
     """`(seq, kind, stored payload, created_at)` in the order of `events`, never many at once: a run may be long."""
     last = (-(2**63), 0)
-    while rows := cursor.execute(_PART, (run_id, *last)).fetchall():
+    while rows := _part(cursor, run_id, last):
         for row in rows:
             yield row[:4]
         last = (rows[-1][0], rows[-1][4])
+
+
+def _part(cursor: sqlite3.Cursor, run_id: str, last: tuple[int, int]) -> list[Row]:
+    rows, size = [], 0
+    # One of its own, which is not left in the middle of its rows.
+    with closing(cursor.connection.cursor()) as own:
+        for row in own.execute(_PART if isinstance(cursor, sqlite3.Cursor) else _SIZED_PART, (run_id, *last)):
+            rows.append(row)
+            size += len(row[2] or b"")
+            if size >= _PART_BYTES:
+                break
+    return rows
 
 
 def events(database: Database, run_id: str) -> list[JournalEvent]:

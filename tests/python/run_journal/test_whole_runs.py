@@ -9,6 +9,7 @@ import json
 import tempfile
 import tracemalloc
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,6 @@ from turn_journal_runtime.run_journal import KIND_ITERATION, KIND_MODEL_DECISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.python.run_journal.conftest import Address
     from tests.python.run_journal.databases import Schema
@@ -54,6 +54,44 @@ def test_a_long_run_moves_without_being_in_memory(journal: RunJournal, address: 
         assert most < 30_000_000, "40 MB have moved"
         assert [event.seq for event in other.events("r")] == list(range(10_000))
         assert list(other.export("r")) == list(journal.export("r"))
+
+
+def test_of_large_payloads_few_are_in_memory(
+    journal: RunJournal, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 48 MB, which the server would send at once."""
+    monkeypatch.setattr("turn_journal_runtime.run_journal.transfer._IN_MEMORY", 1)
+    sent: list[int] = []
+    if not isinstance(address, Path):
+        from turn_journal_runtime.run_journal.postgres.session import Cursor
+
+        def execute(cursor: Any, *statement: Any, **options: Any) -> Any:
+            made = plain(cursor, *statement, **options)
+            sent.append(cursor.rowcount)
+            return made
+
+        plain = Cursor.execute
+        monkeypatch.setattr(Cursor, "execute", execute)
+    for run_id in ("r", "s"):
+        journal.open_run(run_id)
+        for at in range(48):
+            journal.append(JournalEvent(run_id, at, KIND_MODEL_DECISION, {"text": f"{at:04}" + "x" * 2**20}))
+    uses: list[Callable[[], object]] = [
+        lambda: next(journal.export("r")),
+        lambda: journal.diff("r", "s"),
+        lambda: journal.fork("r", "f", upto=46),
+    ]
+    for use in uses:
+        tracemalloc.start()
+        try:
+            use()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 48 * 2**20
+    # A fork of 47 events is one statement, which sends none of them.
+    assert sorted(sent)[-3:] == ([4, 4, 47] if sent else [])
+    assert list(journal.export("f"))[1:48] == list(journal.export("r"))[1:48]
 
 
 def test_an_export_is_of_one_moment_however_late_it_is_read(journal: RunJournal) -> None:
