@@ -11,7 +11,7 @@ import pytest
 from tests.python.run_journal.databases import Schema
 
 from turn_journal_runtime.errors import JournalStoreError, StoreUnavailableError
-from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal, copying
+from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal
 from turn_journal_runtime.run_journal.postgres import drive, migrate
 from turn_journal_runtime.run_journal.postgres import journal as postgres_journal
 from turn_journal_runtime.run_journal.postgres.address import Address
@@ -135,7 +135,7 @@ def test_a_claim_whose_commit_is_not_known_drives_nothing(schema: Schema, monkey
 
 
 def test_a_backup_is_of_one_moment(schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put = copying.put_run
+    put = RunJournal.import_run
     with RunJournal(schema) as journal, RunJournal(schema) as other:
         for run_id in ("a", "b"):
             journal.open_run(run_id)
@@ -146,7 +146,7 @@ def test_a_backup_is_of_one_moment(schema: Schema, tmp_path: Path, monkeypatch: 
                 other.append(JournalEvent(run_id, 1, KIND_ITERATION, {"index": 1}))
             return put(*given, **wanted)
 
-        monkeypatch.setattr(postgres_journal, "put_run", put_and_write)
+        monkeypatch.setattr(RunJournal, "import_run", put_and_write)
         journal.backup(tmp_path / "backup.db")
         assert journal.last_iteration("b") == 1
     with RunJournal(tmp_path / "backup.db") as copy:

@@ -48,17 +48,18 @@ _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL {}; SET LOCAL idle_in_transaction_session_timeout = {}; "
     "INSERT INTO turn_journal_run_commits (key, committed) VALUES ({}, true)"
 )
-_FORGET: Final = "DELETE FROM run_commits WHERE key = ANY(?)"
+#: Also of processes that died with keys noted. Only who has written a key asks for it: who may read alone can open.
+_FORGET: Final = "DELETE FROM run_commits WHERE key = ANY(?) OR noted_at < now() - interval '1 day'"
 #: A transaction that still runs holds its key; this waits for its end, and keeps one that comes later from committing.
 _ASK: Final = "INSERT INTO run_commits (key, committed) VALUES (?, false) ON CONFLICT (key) DO NOTHING"
 _DUPLICATE: Final = "23505"
+#: Where the server warns from, in whatever language.
+_NOT_PERMITTED: Final = "vacuum_is_permitted_for_relation"
 _TRIES: Final = 3
 #: How many keys of ended transactions may lie about.
 _KEYS: Final = 64
 #: Rows that are on their way at once.
 _CHUNK: Final = 500
-#: Of processes that died with keys noted.
-_SWEEP: Final = "DELETE FROM run_commits WHERE noted_at < now() - interval '1 day'"
 
 #: Pools that a child got with its memory. Nothing of them is ever closed there: it would end the parent's sessions.
 _of_parents: list[ConnectionPool[Session]] = []
@@ -91,7 +92,6 @@ class Database:
         try:
             with connect(address) as session:
                 refuse_other_version(session, address.shown)
-                session.execute(translated(_SWEEP))
         except psycopg.Error as error:
             raise typed_error(error, self.path) from error
         self._start()
@@ -257,8 +257,31 @@ class Database:
         """The server's log is the server's."""
 
     def vacuum(self) -> None:
-        """Has the server make the space of deleted rows free for others."""
-        self.write(f"VACUUM {', '.join(RUN_TABLES)}", ())
+        """Has the server make the space of deleted rows free for others.
+
+        Raises:
+            JournalStoreError: `store_denied`: this user may not. The server only warns of that.
+        """
+        notices: list[str | None] = []
+
+        def note(notice: psycopg.errors.Diagnostic) -> None:
+            notices.append(notice.source_function)
+
+        def work(session: Session) -> None:
+            session.add_notice_handler(note)
+            try:
+                session.execute(translated(f"VACUUM {', '.join(RUN_TABLES)}"))
+            finally:
+                session.remove_notice_handler(note)
+
+        self._persist(work)
+        if _NOT_PERMITTED in notices:
+            raise JournalStoreError(
+                f"{self.path} lets only the owner of the tables, and who has MAINTAIN on them, run VACUUM. Nothing was "
+                "changed; the server frees the space by itself in a while.",
+                kind="store_denied",
+                details={"database": self.path},
+            )
 
     # Connections
 

@@ -34,7 +34,13 @@ _CONTENDED: Final = (
 _ADVICE: Final = "run `turn-journal store migrate` with its address"
 #: Of a server that will take connections in a moment.
 _SOON: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
-_DENIED: Final = ("28", "3D000", "42501", "25006")
+#: What does not fit, by how a server's code begins.
+_DENIED: Final = {
+    "28": "user, password or access rule do not fit",
+    "3D000": "there is no such database",
+    "42501": "this user lacks a right on its tables: SELECT to read them, INSERT, UPDATE and DELETE to write",
+    "25006": "it is read-only, as a standby is: this needs one that takes writes",
+}
 
 
 def is_lost(error: psycopg.Error) -> bool:
@@ -108,11 +114,10 @@ def typed_error(error: Exception, shown: str, outcome: Outcome = "not_applied") 
             kind="store_full",
             details=details,
         )
-    if code.startswith(_DENIED):
+    why = next((why for begin, why in _DENIED.items() if code.startswith(begin)), None)
+    if why is not None:
         return JournalStoreError(
-            f"{shown} cannot be used ({code}): user, database or rights do not fit; nothing was changed.",
-            kind="store_denied",
-            details=details,
+            f"{shown} cannot be used ({code}): {why}. Nothing was changed.", kind="store_denied", details=details
         )
     if isinstance(error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)):
         what = str(error) if error.sqlstate is None else code

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ...errors import InvalidJournalError, JournalStoreError, StoreUnavailableError
 from ...settings import current
-from ..copying import put_run, read_run, run_ids
+from ..copying import run_ids
 from ..events import RUNNING, JournalEvent
 from ..faults import decode_stored
 from ..filesystem import refuse_taken
@@ -173,7 +173,7 @@ class PostgresRunJournal(RunJournal):
                 ) from error
             copy = stack.enter_context(RunJournal(Path(folder) / "journal.db"))
             for run_id in run_ids(self):
-                put_run(copy, read_run(self, run_id))
+                copy.import_run(self.export(run_id))
             copy.backup(target)
 
     # The life of the handle
