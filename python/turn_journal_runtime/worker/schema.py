@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 from procrastinate.schema import SchemaManager
+from psycopg import IsolationLevel
 from psycopg.errors import InvalidSchemaName, UndefinedTable
 
 from ..errors import JournalStoreError
 from ..run_journal.postgres.address import Address
 from ..run_journal.postgres.faults import typed_error
+from ..run_journal.postgres.session import connect
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from ..run_journal.postgres.session import Session
 
 __all__ = ["ENTER", "migrate", "pending_migrations", "refuse_other_version"]
 
@@ -36,7 +38,7 @@ _TABLE: Final = (
 #: Two who migrate at once do it one after the other.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(7024186114)"
 _HAS_PLACE: Final = "SELECT 1 WHERE current_schema() IS NOT NULL"
-_ADD: Final = "INSERT INTO turn_queue_migrations (name) VALUES (%s)"
+_ADD: Final = "INSERT INTO turn_queue_migrations (name) VALUES (?)"
 
 
 def migrate(url: str) -> list[str]:
@@ -49,33 +51,40 @@ def migrate(url: str) -> list[str]:
         The migrations that were made, by procrastinate's names for them; empty when there was nothing to do.
 
     Raises:
-        JournalStoreError: The server cannot be reached, or refuses; nothing was changed.
+        StoreUnavailableError: The server cannot be reached; nothing was changed.
+        JournalStoreError: It refuses; nothing was changed.
     """
     address = Address(url)
     try:
-        with psycopg.connect(address.conninfo()) as connection:
-            connection.execute(_LOCK)
-            if connection.execute(_HAS_PLACE).fetchone() is None:
-                raise JournalStoreError(
-                    f"The search path of {address.shown} names no schema that is there: create it (CREATE SCHEMA …), "
-                    "then migrate.",
-                    kind="store_schema_missing",
-                    details={"database": address.shown},
-                )
-            connection.execute(_CREATE)
-            connection.execute(ENTER)
-            connection.execute(_TABLE)
-            known = _known(connection)
-            made = [name for name in _names() if name not in known]
-            if known:
-                for name in made:
-                    _execute(connection, Path(SchemaManager.get_migrations_path(), f"{name}.sql").read_text("utf-8"))
-            else:
-                _execute(connection, SchemaManager.get_schema())  # as all migrations leave it
-            with connection.cursor() as cursor:
-                cursor.executemany(_ADD, [(name,) for name in made])
+        with connect(address) as session:
+            # Who has waited for another one sees what that one made.
+            session.isolation_level = IsolationLevel.READ_COMMITTED
+            with session.transaction():
+                return _migrate(session, address.shown)
     except psycopg.Error as error:
         raise typed_error(error, address.shown) from error
+
+
+def _migrate(session: Session, shown: str) -> list[str]:
+    session.execute(_LOCK)
+    if session.execute(_HAS_PLACE).fetchone() is None:
+        raise JournalStoreError(
+            f"The search path of {shown} names no schema that is there: create it (CREATE SCHEMA …), then migrate.",
+            kind="store_schema_missing",
+            details={"database": shown},
+        )
+    session.execute(_CREATE)
+    session.execute(ENTER)
+    session.execute(_TABLE)
+    known = _known(session)
+    made = [name for name in _names() if name not in known]
+    if known:
+        for name in made:
+            _execute(session, Path(SchemaManager.get_migrations_path(), f"{name}.sql").read_text("utf-8"))
+    else:
+        _execute(session, SchemaManager.get_schema())  # as all migrations leave it
+    with session.cursor() as cursor:
+        cursor.executemany(_ADD, [(name,) for name in made])
     return made if known else made[-1:]
 
 
@@ -87,9 +96,9 @@ def pending_migrations(url: str) -> list[str]:
     """
     address = Address(url)
     try:
-        with psycopg.connect(address.conninfo(), autocommit=True) as connection:
-            connection.execute(ENTER)
-            known = _known(connection)
+        with connect(address) as session:
+            session.execute(ENTER)
+            known = _known(session)
     except (UndefinedTable, InvalidSchemaName):
         known = set()
     except psycopg.Error as error:
@@ -118,9 +127,9 @@ def _names() -> list[str]:
     return sorted(file.stem for file in Path(SchemaManager.get_migrations_path()).glob("*.sql"))
 
 
-def _known(connection: Connection[tuple[str]]) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM turn_queue_migrations")}
+def _known(session: Session) -> set[str]:
+    return {name for (name,) in session.execute("SELECT name FROM turn_queue_migrations")}
 
 
-def _execute(connection: Connection[tuple[str]], statements: str) -> None:
-    connection.execute(statements.encode())
+def _execute(session: Session, statements: str) -> None:
+    session.execute(statements.encode())

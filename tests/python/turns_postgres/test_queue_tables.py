@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
 import pytest
 
-from turn_journal_runtime.errors import JournalStoreError
-from turn_journal_runtime.worker.schema import migrate
+from turn_journal_runtime.errors import JournalStoreError, StoreUnavailableError
+from turn_journal_runtime.worker.schema import migrate, pending_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_a_search_path_without_a_schema_is_said_to_be_so(postgres_url: str) -> None:
     with pytest.raises(JournalStoreError, match="CREATE SCHEMA") as caught:
         migrate(f"{postgres_url}?options=-csearch_path%3Dnowhere")
     assert caught.value.kind == "store_schema_missing"
+
+
+@pytest.mark.parametrize("use", [migrate, pending_migrations])
+def test_why_no_connection_comes_about_is_said(postgres_url: str, use: Callable[[str], list[str]]) -> None:
+    parts = urlsplit(postgres_url)
+    nobody = parts._replace(netloc=f"nobody:not-to-be-said@127.0.0.1:{parts.port}").geturl()
+    for url, word in ((nobody, "nobody"), (parts._replace(path="/nowhere").geturl(), "nowhere")):
+        with pytest.raises(JournalStoreError, match=f'"{word}" does not exist') as refused:
+            use(url)
+        assert refused.value.kind == "store_denied"
+        assert "not-to-be-said" not in f"{refused.value!s} {refused.value.details}"
+    with pytest.raises(StoreUnavailableError, match="cannot be reached"):
+        use("postgresql://nobody@127.0.0.1:1/none")
