@@ -78,6 +78,4 @@ def arrived(lines: Iterable[str]) -> AbstractContextManager[Received]:
 
 def put_arrived(journal: RunJournal, run: Received, *, overwrite: bool) -> bool:
     """Stores a run that has arrived, as `RunJournal.import_run` does; whether it replaced one, be it a damaged one."""
-    is_there = bool(journal._database.read("SELECT 1 FROM runs WHERE run_id = ?", (run.run_id,)))
-    journal._put(run, overwrite)
-    return is_there
+    return journal._put(run, overwrite)

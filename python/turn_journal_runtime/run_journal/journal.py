@@ -406,8 +406,8 @@ class RunJournal:
     def _close(self, run_id: str, outcome: str, **which: bool) -> None:
         runs.close(self._database, self._ownership, run_id, outcome, **which)
 
-    def _put(self, run: transfer.Received, overwrite: bool) -> None:
-        transfer.put(self._database, run, overwrite, self._ownership)
+    def _put(self, run: transfer.Received, overwrite: bool) -> bool:
+        return transfer.put(self._database, run, overwrite, self._ownership)
 
     def _remove(self, run_ids: Sequence[str], **how: Any) -> dict[str, bool | None]:
         return retention.remove(self._database, self._ownership, run_ids, **how)

@@ -331,11 +331,12 @@ def _refused(fault: str) -> InvalidJournalError:
     )
 
 
-def put(database: Database, run: Received, overwrite: bool, ownership: Ownership) -> None:
-    """Stores a run that has arrived, all or nothing."""
+def put(database: Database, run: Received, overwrite: bool, ownership: Ownership) -> bool:
+    """Stores a run that has arrived, all or nothing; whether it replaced what was there."""
     run_id = run.run_id
     with database.transaction() as cursor:
-        if is_taken(cursor, run_id):
+        is_there = is_taken(cursor, run_id)
+        if is_there:
             if not overwrite:
                 raise JournalConflictError(
                     f"Run {run_id!r} is here already; nothing was imported. Pass overwrite=True to replace it.",
@@ -363,3 +364,4 @@ def put(database: Database, run: Received, overwrite: bool, ownership: Ownership
             )
         if run.parent is not None:
             cursor.execute("INSERT INTO run_lineage (run_id, parent_run_id, upto) VALUES (?, ?, ?)", run.parent)
+    return is_there

@@ -8,7 +8,7 @@ import pytest
 
 from turn_journal_runtime.errors import JournalConflictError, RunNotFoundError
 from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal
-from turn_journal_runtime.run_journal.copying import put_run, read_run, run_ids
+from turn_journal_runtime.run_journal.copying import arrived, put_arrived, put_run, read_run, run_ids
 from turn_journal_runtime.run_journal.replica import compare_run, copy_run
 
 if TYPE_CHECKING:
@@ -66,6 +66,18 @@ def test_a_run_that_is_there_is_replaced_only_on_request(filled: RunJournal) -> 
     assert filled.last_iteration("b") == 9
     put_run(filled, document, overwrite=True)
     assert read_run(filled, "b") == document
+
+
+def test_an_import_says_whether_it_replaced_anything(filled: RunJournal) -> None:
+    lines = list(filled.export("b"))
+    for there, is_replaced in (("a run", True), ("nothing", False), ("events without a run", True)):
+        if there != "a run":
+            filled.delete_run("b")
+        if there == "events without a run":
+            filled.append(JournalEvent("b", 7, KIND_ITERATION))
+        with arrived(lines) as run:
+            assert put_arrived(filled, run, overwrite=True) is is_replaced
+        assert list(filled.export("b")) == lines
 
 
 def test_a_copy_of_a_run_that_went_on_after_a_failure_since_is_extended(journal: RunJournal, tmp_path: Path) -> None:
