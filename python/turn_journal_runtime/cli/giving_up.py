@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from .invocation import (
     address_of,
     answering,
     owner_of,
+    said_command,
     said_root,
     this_user,
 )
@@ -97,9 +97,7 @@ def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, root: str
         blocks.append(Line(f"It would be refused just now: {driver}.", "yellow"))
     if done:
         blocks.append(
-            Line(
-                f"`turn-journal recover {shlex.quote(name)}{said_root(root)} --retry-failed` takes it up again.", "dim"
-            )
+            Line(f"`{said_command('recover', [name], f'{said_root(root)} --retry-failed')}` takes it up again.", "dim")
         )
     elif turn.changed:
         blocks.append(Line("Nothing was changed. Add --yes and a --reason to give it up.", "dim"))

@@ -58,8 +58,18 @@ def _place_of(db: str | None, root: str | None) -> str:
 
 
 def _meant(db: str | None, root: str | None) -> str | None:
-    """The journal, unless it is named by a variable alone, and turns are named where the command was typed."""
-    return None if is_typed(root, ROOT_VARIABLE) and not is_typed(db, _VARIABLE) else db
+    """The journal, unless it is named by a variable alone, and turns are named where the command was typed.
+
+    Raises:
+        typer.BadParameter: Both were typed.
+    """
+    if not is_typed(root, ROOT_VARIABLE):
+        return db
+    if is_typed(db, _VARIABLE):
+        raise typer.BadParameter(
+            "Give one of --db and --root: the runs of --root are those of its turns.", param_hint="--db"
+        )
+    return None
 
 
 def said_place(db: str | None, root: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from ..run_journal.copying import run_ids
 from ..run_journal.faults import unknown_run
 from ..run_journal.listing import failed_attempts, list_runs
 from ..run_journal.sleeps import until_of
-from .invocation import FormatOption, RootOption, answering, given_json, short_key, this_user
+from .invocation import FormatOption, RootOption, answering, given_json, said_command, short_key, this_user
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows, harmless
 from .place import DatabaseOption, open_journal, said_place
 
@@ -183,15 +182,15 @@ def show(
 
 def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting: list[PendingApproval]) -> list[Block]:
     """What a person has to say before a run can go on, and how."""
-    named = said_run(run_id)
     blocks: list[Block] = []
     if uncertain:
         blocks += [
             Heading("Outcome not known: say what became of it", "bold red"),
             Points(
                 [
-                    f"step {step.seq}, {step.tool}, key {step.idempotency_key}: turn-journal settle {named} {step.seq}"
-                    f"{where} --result JSON, or --absent when it did not happen"
+                    f"step {step.seq}, {step.tool}, key {step.idempotency_key}: "
+                    + said_command("settle", [short_run(run_id), str(step.seq)], f"{where} --result JSON")
+                    + ", or --absent when it did not happen"
                     for step in uncertain
                 ]
             ),
@@ -201,8 +200,9 @@ def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting:
             Heading("To be decided", "bold yellow"),
             Points(
                 [
-                    f"step {question.seq}: {question.question}; turn-journal approve {named} {question.seq}{where}, "
-                    "or with --deny"
+                    f"step {question.seq}: {question.question}; "
+                    + said_command("approve", [short_run(run_id), str(question.seq)], where)
+                    + ", or with --deny"
                     for question in waiting
                 ]
             ),
@@ -272,11 +272,6 @@ def short_run(run_id: str) -> str:
     """A run's id as tables show it, and as commands take it: a run inside a turn is called by the turn's key."""
     key = re.match(KEY, run_id)
     return run_id if key is None else short_key(key[0]) + run_id[key.end() :]
-
-
-def said_run(run_id: str) -> str:
-    """A run's id as a person types it: its writer chose it, and a shell runs what is pasted into it."""
-    return shlex.quote(short_run(run_id))
 
 
 def run_named(journal: RunJournal, named: str) -> str:

@@ -68,7 +68,7 @@ def test_what_only_looks_like_the_url_of_a_database_is_not_repeated(command: Com
         assert (refused.code, "secret" in refused.err) == (2, False)
 
 
-NAMES = ["trip one", "x; touch pwned", "$(touch pwned)", "d'q", "a\nb", "\x1b[31mred"]
+NAMES = ["trip one", "x; touch pwned", "$(touch pwned)", "d'q", "a\nb", "\x1b[31mred", "-x", "--db"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,24 +81,32 @@ def test_what_to_type_about_a_run_can_be_typed_whatever_it_is_called(
         journal.append(JournalEvent(name, 0, "tool_call", {"name": "pay", "args": {}, "idempotency_key": "k"}))
         with pytest.raises(TurnSuspended), DurableRun(journal, f"{name} asks") as run:
             run.approval("Publish?")
-    shown = command("run", "show", name, "--db", db).out
-    assert _typed(command, shown, "settle", "--result 5") == 0
-    shown = command("run", "show", f"{name} asks", "--db", db).out
-    assert _typed(command, shown, "approve", "--by ada") == 0
+    shown = command("run", "show", "--db", db, "--", name).out
+    assert _typed(command, shown, "settle") == 0
+    shown = command("run", "show", "--db", db, "--", f"{name} asks").out
+    assert _typed(command, shown, "approve", "--by", "ada") == 0
     assert command("runs", "--waiting", "--db", db, "-f", "json").json == []
     file = tmp_path / "r.jsonl"
-    assert command("run", "export", name, "--to", file, "--db", db).code == 0
+    assert command("run", "export", "--to", file, "--db", db, "--", name).code == 0
     assert _typed(command, command("run", "import", file, "--db", tmp_path / "to here.db").out, "run show") == 0
     assert _typed(command, command("run", "backup", "--to", tmp_path / "a copy.db", "--db", db).out, "runs") == 0
 
 
-def _typed(command: Command, shown: str, what: str, more: str = "") -> int:
+def _typed(command: Command, shown: str, what: str, *more: str) -> int:
     """What a command that is told comes to: its words as a shell takes them, without what only its message has."""
     # A line that is broken is one that goes on: a table indents it.
-    told = re.search(rf"turn-journal {what} (.+?)(?: --result JSON|, or with|`)", shown, re.DOTALL)
+    told = re.search(rf"turn-journal {what} (.+?)(?:, or |`)", shown, re.DOTALL)
     assert told is not None, shown
-    words = shlex.split(re.sub(r"\n {4}", "\n", told[1]))
-    return command(*what.split(), *words, *more.split()).code
+    words = shlex.split(re.sub(r"\n {4}", "\n", told[1]).replace("JSON", "5"))
+    return command(*what.split(), *more, *words).code
+
+
+def test_two_places_are_one_too_many(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = filled(tmp_path / "runs.db")
+    refused = command("runs", "--db", db, "--root", tmp_path)
+    assert (refused.code, "one of --db and --root" in refused.err) == (2, True)
+    monkeypatch.setenv("TURN_JOURNAL_ROOT", str(tmp_path))
+    assert command("runs", "--db", db).code == 0
 
 
 def test_a_place_is_not_said_again_that_a_variable_says_and_no_url_is_repeated(

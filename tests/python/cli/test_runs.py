@@ -251,7 +251,7 @@ def test_the_runs_of_turns_are_found_where_the_turns_are(
     assert [run["run_id"] for run in command("runs", "-f", "json").json] == [driven.turn_key]
     assert command("run", "show", driven.turn_key, "-f", "json").code == 0
     assert command("runs", "--root", elsewhere).code == 3
-    assert command("runs", "--root", elsewhere, "--db", "runs/journal.db").code == 0
+    assert command("runs", "--db", "runs/journal.db").code == 0
     shutil.rmtree("runs")
     with RunJournal() as journal:
         journal.open_run("mine")
