@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..address import absolute, is_database
 from ..errors import InvalidJournalError
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["RunJournal"]
+
+_RUNNING: Final = (
+    "SELECT runs.run_id, owner FROM runs LEFT JOIN run_drives ON run_drives.run_id = runs.run_id "
+    "WHERE status = ? ORDER BY runs.created_at, runs.rowid"
+)
 
 
 class RunJournal:
@@ -148,12 +154,11 @@ class RunJournal:
         Args:
             include_owned: Whether to list also those that a living process drives.
         """
-        rows = self._database.read(
-            "SELECT runs.run_id, owner FROM runs LEFT JOIN run_drives ON run_drives.run_id = runs.run_id "
-            "WHERE status = ? ORDER BY runs.created_at, runs.rowid",
-            (RUNNING,),
-        )
-        return [run_id for run_id, owner in rows if include_owned or not self._ownership.is_driven(run_id, owner)]
+        read = partial(self._database.read, _RUNNING, (RUNNING,))
+        if include_owned:
+            return [run_id for run_id, *_ in read()]
+        standing = self._ownership.standing(read, self._ownership.is_driven)
+        return [run_id for (run_id, *_), is_driven in standing if not is_driven]
 
     def delete_run(self, run_id: str) -> None:
         """Removes a run and all that is stored of it; a run that is not there is no error.

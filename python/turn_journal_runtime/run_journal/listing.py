@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .events import RUNNING
 from .faults import unknown_run
 from .steps import read_last_seq
 
@@ -89,14 +90,17 @@ def summary(journal: RunJournal, run_id: str) -> RunSummary:
     Raises:
         RunNotFoundError: No such run.
     """
+    interrupted = journal.interrupted_runs()
     for row in journal._database.read(f"{_SUMMARY} WHERE run_id = ?", (run_id,)):
-        return _summed(row, journal.interrupted_runs())
+        return _summed(row, interrupted)
     raise unknown_run(run_id)
 
 
 def _summed(row: Row, interrupted: Collection[str]) -> RunSummary:
     run_id, agent, task, status, outcome, updated_at, events = row
-    return RunSummary(run_id, agent, task, status, outcome, updated_at, events, run_id in interrupted)
+    # Asked before: it may have been driven to its end since.
+    is_interrupted = status == RUNNING and run_id in interrupted
+    return RunSummary(run_id, agent, task, status, outcome, updated_at, events, is_interrupted)
 
 
 def last_step(journal: RunJournal, run_id: str) -> int:

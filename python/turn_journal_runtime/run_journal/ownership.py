@@ -15,6 +15,9 @@ from .liveness import Owner, describe, is_alive
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
+
+    from .database import Row
 
 __all__ = ["Ownership"]
 
@@ -68,6 +71,17 @@ class Ownership:
             return True
         self._dead.add(token)
         return False
+
+    def standing(self, read: Callable[[], list[Row]], is_driven: Callable[..., bool]) -> list[tuple[Row, bool]]:
+        """Rows that begin with a run and its owner, each with whether that owner drives it, asked with the whole row.
+
+        What a dead owner has last said of its run is known after its death: it may have ended the run before.
+        """
+        while True:
+            token, here, dead = self._owner and self._owner.token, set(self._drivers), len(self._dead)
+            found = [(row, (row[1] == token and row[0] in here) or is_driven(*row)) for row in read()]
+            if len(self._dead) == dead:
+                return found
 
     def refuse_driven(self, cursor: sqlite3.Cursor, run_id: str) -> None:
         """Asks inside of the transaction that wants to change a run.

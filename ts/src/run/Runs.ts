@@ -109,15 +109,16 @@ export const interruptedRuns = (
   database: Database,
   ownership: Ownership,
   includeOwned: boolean
-): ReadonlyArray<string> =>
-  database
-    .read(
+): ReadonlyArray<string> => {
+  const read = () =>
+    database.read(
       "SELECT runs.run_id AS run_id, owner FROM runs LEFT JOIN run_drives ON run_drives.run_id = runs.run_id " +
         "WHERE status = ? ORDER BY runs.created_at, runs.rowid",
       RUNNING
     )
-    .filter((row) => includeOwned || !ownership.isDriven(row["run_id"] as string, row["owner"] as string | null))
-    .map((row) => row["run_id"] as string)
+  const found = includeOwned ? read() : ownership.undriven(read)
+  return found.map((row) => row["run_id"] as string)
+}
 
 const UPSERT =
   "INSERT INTO journal (run_id, seq, kind, payload, created_at) VALUES (?, ?, ?, ?, ?) " +

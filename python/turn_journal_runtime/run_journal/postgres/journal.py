@@ -155,10 +155,11 @@ class PostgresRunJournal(RunJournal):
 
     def interrupted_runs(self, *, include_owned: bool = False) -> list[str]:
         """The runs that are still `running`, oldest first."""
-        rows = self._database.read(_RUNNING, (RUNNING,))
+        read = partial(self._database.read, _RUNNING, (RUNNING,))
         if include_owned:
-            return [run_id for run_id, *_ in rows]
-        return [run_id for run_id, *owner in rows if not self._ownership.drives(run_id, *owner)]
+            return [run_id for run_id, *_ in read()]
+        standing = self._ownership.standing(read, self._ownership.drives)
+        return [run_id for (run_id, *_), is_driven in standing if not is_driven]
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copies all runs that were opened, as they are at one moment, into a new journal that is a file."""
