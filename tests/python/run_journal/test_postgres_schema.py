@@ -227,6 +227,13 @@ def test_a_server_that_does_not_wait_for_its_disk_is_made_to(schema: Schema) -> 
         assert journal.durability == "power"
 
 
+def test_times_come_back_to_the_last_digit_whatever_the_server_rounds_to(schema: Schema) -> None:
+    at = 1796034259.0849091
+    with RunJournal(f"{schema}%20-c%20extra_float_digits%3D0") as journal:
+        journal.append(JournalEvent("r", 0, KIND_ITERATION, {}, at))
+        assert [event.created_at for event in journal.events("r")] == [at]
+
+
 def test_the_command_line_shows_the_runs_of_a_database(schema: Schema) -> None:
     with RunJournal(schema) as journal:
         journal.open_run("trip-7", agent="ann")

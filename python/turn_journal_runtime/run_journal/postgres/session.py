@@ -74,7 +74,7 @@ OPTIONS: Final[dict[str, Any]] = {"autocommit": True, "cursor_factory": Cursor, 
 
 _PREPARE: Final = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; "
-    "SET lock_timeout = {}"
+    "SET extra_float_digits = 3; SET lock_timeout = {}"
 )
 
 
@@ -93,8 +93,9 @@ def connect(address: Address) -> Session:
 
 
 def prepare(session: Session, *, patience: float) -> None:
-    """Sees that what is acknowledged is on the server's disk, whatever the database's own setting is, and that nothing
-    waits for longer than `patience` seconds for what another one has locked."""
+    """Sees that what is acknowledged is on the server's disk and that times come back to the last digit, whatever the
+    database's own settings are, and that nothing waits for longer than `patience` seconds for what another one has
+    locked."""
     session.execute(_PREPARE.format(milliseconds(patience)).encode())
 
 
