@@ -16,7 +16,7 @@ from turn_journal_runtime.run_journal.postgres import drive, migrate
 from turn_journal_runtime.run_journal.postgres import journal as postgres_journal
 from turn_journal_runtime.run_journal.postgres.address import Address
 from turn_journal_runtime.run_journal.postgres.database import Database
-from turn_journal_runtime.run_journal.postgres.faults import is_lost, not_connected
+from turn_journal_runtime.run_journal.postgres.faults import is_lost, is_passing, not_connected, typed_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,19 @@ def opened(schema: Schema) -> Iterator[Database]:
     made.close()
 
 
-@pytest.mark.parametrize("code", ["08006", "08003", "57P01"])
-def test_a_connection_that_the_server_calls_broken_is_lost(code: str) -> None:
-    assert is_lost(psycopg.errors.lookup(code)())
+@pytest.mark.parametrize("code", ["08006", "08003", "57P01", "25P03", "25P04", "40003"])
+def test_an_answer_that_the_server_calls_lost_is_lost(code: str) -> None:
+    error = psycopg.errors.lookup(code)()
+    assert is_lost(error)
+    assert typed_error(error, "postgresql:///db", "unknown").kind == "store_outcome_unknown"
+
+
+@pytest.mark.parametrize("code", ["57014", "53200", "53300", "55P03", "40001", "40P01"])
+def test_a_server_without_time_or_room_may_be_asked_again(code: str) -> None:
+    error = psycopg.errors.lookup(code)()
+    assert is_passing(error)
+    assert not is_lost(error)
+    assert typed_error(error, "postgresql:///db").kind == "store_unavailable"
 
 
 @pytest.mark.parametrize("code", ["40001", "22P02", "42P01"])

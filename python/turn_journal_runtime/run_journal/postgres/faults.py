@@ -18,11 +18,14 @@ __all__ = ["Outcome", "is_lost", "is_passing", "not_connected", "typed_error"]
 Outcome: TypeAlias = Literal["not_applied", "unknown"]
 
 _LOST: Final = (
+    # The server itself does not know.
+    postgres.StatementCompletionUnknown,
     postgres.AdminShutdown,
     postgres.CrashShutdown,
     postgres.CannotConnectNow,
     postgres.IdleSessionTimeout,
     postgres.IdleInTransactionSessionTimeout,
+    postgres.TransactionTimeout,
 )
 #: Another transaction was in the way: the same one, begun again, sees what that one did.
 _CONTENDED: Final = (
@@ -31,6 +34,8 @@ _CONTENDED: Final = (
     postgres.UniqueViolation,
     postgres.LockNotAvailable,
 )
+#: The server had no time or no room for it.
+_BUSY: Final = (postgres.QueryCanceled, postgres.OutOfMemory, postgres.TooManyConnections)
 _ADVICE: Final = "run `turn-journal store migrate` with its address"
 #: Of a server that will take connections in a moment.
 _SOON: Final = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots")
@@ -44,7 +49,7 @@ _DENIED: Final = {
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone, and with it the answer."""
+    """Whether the answer is gone, as it is with its connection."""
     if isinstance(error, _LOST) or (error.sqlstate or "").startswith("08"):
         return True
     return error.sqlstate is None and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
@@ -52,7 +57,7 @@ def is_lost(error: psycopg.Error) -> bool:
 
 def is_passing(error: psycopg.Error) -> bool:
     """Whether the same statement may succeed in a moment."""
-    return is_lost(error) or isinstance(error, (*_CONTENDED, postgres.TooManyConnections))
+    return is_lost(error) or isinstance(error, (*_CONTENDED, *_BUSY))
 
 
 def not_connected(error: psycopg.OperationalError, shown: str) -> JournalStoreError:

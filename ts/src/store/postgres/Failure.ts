@@ -18,7 +18,7 @@ export type Fate =
   | { readonly _tag: "Refused"; readonly error: StoreFailure }
 
 /** SQLSTATEs that end a transaction that may simply be tried again: conflicts, and a server without room or time. */
-const AGAIN: ReadonlySet<string> = new Set(["40001", "40P01", "53200", "53300", "55P03", "57P03"])
+const AGAIN: ReadonlySet<string> = new Set(["40001", "40P01", "53200", "53300", "55P03", "57014", "57P03"])
 /** A statement whose end the server itself does not know. */
 const UNKNOWN_TO_SERVER = "40003"
 /** None begins like the system's own codes, some of which have five letters, too: EPIPE. */
@@ -43,9 +43,9 @@ export const fateOf = (database: string, { reason }: SqlError): Fate => {
   return refused(failureOf(database, code))
 }
 
-/** Of the connection or the server, rather than of the statement; 25P03: a transaction was silent for too long. */
+/** Of the connection or the server, rather than of the statement; 25P: a transaction was silent, or took, too long. */
 const isTransient = (code: string): boolean =>
-  AGAIN.has(code) || code === UNKNOWN_TO_SERVER || code === "25P03" || /^(08|57P|58|XX)/.test(code)
+  AGAIN.has(code) || code === UNKNOWN_TO_SERVER || /^(08|25P0[34]|57P|58|XX)/.test(code)
 
 const LOGIN =
   "user, password or access rule do not fit; the password is the one of the URL, of PGPASSWORD or of the file of passwords, which nobody else may read"

@@ -27,8 +27,12 @@ describe("what became of a statement whose server was lost", () => {
     assert.strictEqual(fate("connect", "57P03"), "Again")
   })
 
+  it("is not known when the server ended its transaction, or does not know itself", () => {
+    for (const code of ["25P03", "25P04", "40003"]) assert.strictEqual(fate("query", code), "Unsure")
+  })
+
   it("is nothing where the server refused", () => {
-    assert.strictEqual(fate("query", "40001", "ERROR"), "Again")
+    for (const code of ["40001", "40P01", "55P03", "57014"]) assert.strictEqual(fate("query", code, "ERROR"), "Again")
     for (const code of ["23505", "42P01", "25006"]) assert.strictEqual(fate("query", code, "ERROR"), "Refused")
   })
 
