@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from .run_documents import BackedUp, ExportedRun, ImportedRun
 
-_STANDARD_INPUT = "-"
+#: Standard input of an import, standard output of an export.
+_STANDARD = "-"
 
 
 @answering
@@ -32,7 +33,9 @@ def export(
     run_id: RunArgument,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="A new file. Default: standard output.", metavar="FILE", show_default=False),
+        typer.Option(
+            "--to", help="A new file, or - for standard output, the default.", metavar="FILE", show_default=False
+        ),
     ] = None,
     db: DatabaseOption = None,
     root: RootOption = None,
@@ -46,7 +49,7 @@ def export(
     with open_journal(db, root) as journal:
         run_id = run_named(journal, run_id)
         lines = journal.export(run_id)
-    if to is None:
+    if to is None or str(to) == _STANDARD:
         return Report(Lines(lines), [])
     path, count = to.absolute(), 0
     with new_file(path) as file, file.open("wb") as stream:
@@ -103,7 +106,7 @@ def _said_of(file: str) -> Iterator[None]:
     try:
         yield
     except InvalidJournalError as error:
-        named = "Standard input" if file == _STANDARD_INPUT else file
+        named = "Standard input" if file == _STANDARD else file
         raise JournalCorruptError(f"{named}: {error.message}", details=error.details) from error
     except JournalConflictError as error:
         raise JournalConflictError(
@@ -113,7 +116,7 @@ def _said_of(file: str) -> Iterator[None]:
 
 
 def _lines(file: str) -> Iterator[str]:
-    is_file = file != _STANDARD_INPUT
+    is_file = file != _STANDARD
     if is_file and not Path(file).exists():
         raise JournalNotFoundError(
             f"There is no file {file}; `turn-journal run export` makes one.",

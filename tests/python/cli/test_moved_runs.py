@@ -37,8 +37,8 @@ def test_an_exported_run_is_imported_elsewhere_by_file_and_by_pipe(command: Comm
     written = command("run", "export", "one", "--to", file, "--db", db, "-f", "json").json
     assert (written["path"], written["lines"]) == (str(file), len(file.read_text().splitlines()))
     assert file.stat().st_mode & 0o077 == 0 or sys.platform == "win32"
-    for format in ("table", "json", "markdown"):
-        export = [*PROGRAM, "run", "export", "one", "--db", str(db), "-f", format]
+    for format, to in (("table", []), ("json", ["--to", "-"]), ("markdown", [])):
+        export = [*PROGRAM, "run", "export", "one", "--db", str(db), "-f", format, *to]
         assert subprocess.run(export, capture_output=True, check=True).stdout == file.read_bytes()
     taking = [*PROGRAM, "run", "import", "-", "--db", str(elsewhere), "-f", "json"]
     answer = json.loads(subprocess.run(taking, input=file.read_bytes(), capture_output=True, check=True).stdout)
