@@ -48,23 +48,35 @@ def read_run(journal: RunJournal, run_id: str) -> RunDocument:
     return {**head, "events": events, "attempts": attempts}
 
 
-def put_run(journal: RunJournal, document: RunDocument, *, overwrite: bool = False) -> str:
+def put_run(
+    journal: RunJournal, document: RunDocument, *, overwrite: bool = False, instead_of: RunDocument | None = None
+) -> str:
     """Stores a run that `read_run` gave, all or nothing; its id is returned.
 
     Args:
         journal: The journal.
         document: The run.
         overwrite: Whether a run of that id may be replaced.
+        instead_of: The only run that may be: what it is now is another one when somebody has written to it since.
 
     Raises:
         InvalidJournalError: It is no such document.
         JournalConflictError: A run of that id is there and may not be replaced.
         TurnBusyError: A living process drives it.
     """
+    if instead_of is None:
+        return journal.import_run(_lines(document), overwrite=overwrite)
+    (*_, last) = _lines(instead_of)
+    with received(_lines(document), journal._redacted) as run:
+        journal._put(run, True, instead_of=last)
+    return run.run_id
+
+
+def _lines(document: RunDocument) -> Iterator[str]:
     head = {name: value for name, value in document.items() if name not in ("events", "attempts")}
     rows = [{"event": event} for event in document.get("events", ())]
     rows += [{"attempt": attempt} for attempt in document.get("attempts", ())]
-    return journal.import_run(sealed(encode(line, LEVELS) for line in (head, *rows)), overwrite=overwrite)
+    return sealed(encode(line, LEVELS) for line in (head, *rows))
 
 
 def arrived(lines: Iterable[str]) -> AbstractContextManager[Received]:

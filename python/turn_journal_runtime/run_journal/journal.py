@@ -411,8 +411,8 @@ class RunJournal:
     def _close(self, run_id: str, outcome: str, **which: bool) -> None:
         runs.close(self._database, self._ownership, run_id, outcome, **which)
 
-    def _put(self, run: transfer.Received, overwrite: bool) -> bool:
-        return transfer.put(self._database, run, overwrite, self._ownership)
+    def _put(self, run: transfer.Received, overwrite: bool, **which: str) -> bool:
+        return transfer.put(self._database, run, overwrite, self._ownership, **which)
 
     def _remove(self, run_ids: Sequence[str], **how: Any) -> dict[str, bool | None]:
         return retention.remove(self._database, self._ownership, run_ids, **how)

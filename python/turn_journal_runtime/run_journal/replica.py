@@ -5,9 +5,9 @@ Specified in run-journal.md, section 5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..errors import RunNotFoundError
+from ..errors import JournalConflictError, RunNotFoundError
 from .copying import put_run, read_run
 from .events import KIND_APPROVAL
 from .payload import encode
@@ -22,6 +22,8 @@ __all__ = ["RunRelation", "compare_run", "copy_run", "driven_runs"]
 #: How a run of the target stands to that of the source.
 RunRelation: TypeAlias = Literal["same", "missing", "behind", "conflict"]
 
+#: How often a run is compared that others write to at the same time.
+_TRIES: Final = 5
 #: What does not change in the life of a run.
 _FIXED = ("run_id", "agent", "task", "created_at")
 
@@ -37,7 +39,7 @@ def compare_run(source: RunJournal, target: RunJournal | None, run_id: str) -> R
     Raises:
         JournalCorruptError: A payload is damaged, here or there.
     """
-    return _relation(read_run(source, run_id), target, run_id)
+    return _relation(read_run(source, run_id), _found(target, run_id))
 
 
 def copy_run(source: RunJournal, target: RunJournal, run_id: str) -> Literal["copied", "extended", "same", "conflict"]:
@@ -49,21 +51,31 @@ def copy_run(source: RunJournal, target: RunJournal, run_id: str) -> Literal["co
         JournalCorruptError: A payload is damaged, here or there.
         TurnBusyError: A living process drives the run in the target.
     """
-    document = read_run(source, run_id)
-    relation = _relation(document, target, run_id)
-    if relation in ("same", "conflict"):
-        return relation
-    put_run(target, document, overwrite=relation == "behind")
-    if not _equal(read_run(target, run_id), document):
-        return "conflict"
-    return "copied" if relation == "missing" else "extended"
+    for _ in range(_TRIES):
+        document = read_run(source, run_id)
+        found = _found(target, run_id)
+        relation = _relation(document, found)
+        if relation in ("same", "conflict"):
+            return relation
+        try:
+            put_run(target, document, instead_of=found)
+        except JournalConflictError:
+            continue  # another copy, or a driver, has written to it since it was compared
+        now = read_run(target, run_id)
+        if not _equal(now, document) and not _is_earlier(document, now):
+            return "conflict"
+        return "copied" if relation == "missing" else "extended"
+    return "conflict"
 
 
-def _relation(document: RunDocument, target: RunJournal | None, run_id: str) -> RunRelation:
+def _found(target: RunJournal | None, run_id: str) -> RunDocument | None:
     try:
-        found = None if target is None else read_run(target, run_id)
+        return None if target is None else read_run(target, run_id)
     except RunNotFoundError:
-        found = None
+        return None
+
+
+def _relation(document: RunDocument, found: RunDocument | None) -> RunRelation:
     if found is None:
         return "missing"
     if _equal(found, document):

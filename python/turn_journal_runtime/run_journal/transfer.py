@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import tempfile
+from collections import deque
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final, get_args
@@ -331,8 +332,13 @@ def _refused(fault: str) -> InvalidJournalError:
     )
 
 
-def put(database: Database, run: Received, overwrite: bool, ownership: Ownership) -> bool:
-    """Stores a run that has arrived, all or nothing; whether it replaced what was there."""
+def put(
+    database: Database, run: Received, overwrite: bool, ownership: Ownership, *, instead_of: str | None = None
+) -> bool:
+    """Stores a run that has arrived, all or nothing; whether it replaced what was there.
+
+    Where `instead_of` is the last line of an export, it replaces what was exported then, and nothing else.
+    """
     run_id = run.run_id
     with database.transaction() as cursor:
         is_there = is_taken(cursor, run_id)
@@ -340,6 +346,11 @@ def put(database: Database, run: Received, overwrite: bool, ownership: Ownership
             if not overwrite:
                 raise JournalConflictError(
                     f"Run {run_id!r} is here already; nothing was imported. Pass overwrite=True to replace it.",
+                    details={"run_id": run_id},
+                )
+            if instead_of is not None and deque(sealed(_lines(cursor, run_id)), 1).pop() != instead_of:
+                raise JournalConflictError(
+                    f"Run {run_id!r} has changed since it was compared; nothing was imported. Compare it again.",
                     details={"run_id": run_id},
                 )
             ownership.refuse_driven(cursor, run_id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from turn_journal_runtime.errors import JournalConflictError, RunNotFoundError
-from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal
+from turn_journal_runtime.run_journal import KIND_ITERATION, DurableRun, JournalEvent, RunJournal, replica
 from turn_journal_runtime.run_journal.copying import arrived, put_arrived, put_run, read_run, run_ids
 from turn_journal_runtime.run_journal.replica import compare_run, copy_run
 
@@ -91,6 +91,34 @@ def test_a_copy_of_a_run_that_went_on_after_a_failure_since_is_extended(journal:
         assert (compare_run(journal, copy, "r"), copy.uncertain("r")) == ("same", [])
         copy._database.write("UPDATE step_attempts SET message = 'another one'", ())
         assert compare_run(journal, copy, "r") == "conflict"
+
+
+@pytest.mark.parametrize("meanwhile", ["another copy of it", "a drive of its own"])
+def test_a_copy_replaces_only_what_it_was_compared_with(
+    journal: RunJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    with RunJournal(tmp_path / "copy.db") as copy, DurableRun(journal, "r") as run:
+        run.iteration(0)
+        if meanwhile == "a drive of its own":
+            assert copy_run(journal, copy, "r") == "copied"
+            run.iteration(1)
+
+        def late(*arguments: Any, **keywords: Any) -> str:
+            monkeypatch.undo()
+            if meanwhile == "another copy of it":
+                assert copy_run(journal, copy, "r") == "copied"
+            else:
+                with DurableRun(copy, "r") as driven:
+                    driven.iteration(0)
+                    driven.iteration(5)
+            return put_run(*arguments, **keywords)
+
+        monkeypatch.setattr(replica, "put_run", late)
+        if meanwhile == "another copy of it":
+            assert copy_run(journal, copy, "r") == "same"
+        else:
+            assert copy_run(journal, copy, "r") == "conflict"
+            assert copy.last_iteration("r") == 5
 
 
 def test_what_is_not_there_is_no_document(journal: RunJournal) -> None:
