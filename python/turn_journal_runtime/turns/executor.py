@@ -61,7 +61,7 @@ def turn_flow(root: TurnRoot, plan: TurnPlan, parts: TurnParts) -> Flow[TurnResu
     lease = yield from root.acquire(path, take_over=parts.take_over)
     runs = TurnRuns(root, plan, parts.run_journal, take_over=parts.take_over)
     try:
-        return (yield from _Drive(root, lease, plan, parts, TurnRecord(path, plan, lease.number), runs).run())
+        return (yield from _Drive(root, lease, plan, parts, TurnRecord(path, plan, lease), runs).run())
     finally:
         runs.close()
         yield from lease.give_back()

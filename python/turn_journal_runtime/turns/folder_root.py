@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ..address import absolute, turn_journal_path
 from ..flow import Ask
 from .folders import make_folder, replace_file
-from .lease import TurnLease, acquire_lease, is_driven, taken_over
+from .lease import TurnLease, acquire_lease, is_driven, refuse_forked, taken_over
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator
 
     from ..flow import Flow
@@ -79,9 +79,11 @@ class _Held:
     def __init__(self, lease: TurnLease) -> None:
         self.number = lease.number
         self._lease = lease
+        self._process = os.getpid()
 
     def check(self) -> None:
-        """Nothing is known before the next write."""
+        """Of a loss nothing is known before the next write. Raises in a forked child."""
+        refuse_forked(self._process)
 
     def confirm(self) -> Flow[None]:
         """The kernel lets nobody else in."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import JournalConflictError, TurnJournalError
 from ..flow import Call
-from .lease import taken_over
+from .lease import refuse_forked, taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,8 @@ class HeldLease:
         threading.Thread(target=self._keep, name="turn-journal-lease", daemon=True).start()
 
     def check(self) -> None:
-        """Raises when the turn is known to be lost."""
+        """Raises when the turn is known to be lost, and in a forked child."""
+        refuse_forked(self._process)
         if self._lost is not None:
             raise self._lost
 

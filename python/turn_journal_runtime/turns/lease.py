@@ -228,6 +228,16 @@ def taken_over(number: int) -> JournalConflictError:
     )
 
 
+def refuse_forked(process: int) -> None:
+    """Raises in a child of the process that drives a turn: it came back out of what was called there."""
+    if process != os.getpid():
+        raise TurnBusyError(
+            f"The turn is driven by process {process}, which this one was forked from. Let a forked child end where it "
+            "is: by os._exit, by exec, or as multiprocessing ends it.",
+            details={"pid": process, "host": platform.node()},
+        )
+
+
 def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..documents import Inspection, RecoveryCheck, StoredJournal
     from ..flow import Flow
     from .plan import TurnPlan
-    from .root import TurnPath
+    from .root import Lease, TurnPath
 
 
 def read_stored(path: TurnPath, goal_id: str, turn_key: str) -> Flow[StoredJournal]:
@@ -35,10 +35,10 @@ class TurnRecord:
     Args:
         path: Where the turn lives.
         plan: The turn.
-        lease: The number of the driver's lease, which every write carries.
+        lease: The driver's lease, whose number every write carries.
     """
 
-    def __init__(self, path: TurnPath, plan: TurnPlan, lease: int) -> None:
+    def __init__(self, path: TurnPath, plan: TurnPlan, lease: Lease) -> None:
         self.journal: transitions.Journal = {}
         #: Whether the host was called, as far as the recovery under way knows.
         self.host_invoked: bool | None = False
@@ -67,12 +67,13 @@ class TurnRecord:
         self.journal = transitions.audited(self.journal, finished=finished, host_invoked=self.host_invoked)
         if self.journal == self._stored:
             return
+        self._lease.check()
         written = yield from write(
             self._path,
             self.journal,
             expected_effect_id=self._plan.effect_id,
             expected_previous=self._operation_id,
-            lease=self._lease,
+            lease=self._lease.number,
         )
         self._stored, self._operation_id = self.journal, written["operation_id"]
 

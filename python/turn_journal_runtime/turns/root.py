@@ -34,7 +34,8 @@ class Lease(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises `JournalConflictError` (`turn_lease_lost`) when the turn is known to be lost."""
+        """Raises `JournalConflictError` (`turn_lease_lost`) when the turn is known to be lost, and `TurnBusyError` in a
+        forked child, whose parent drives on."""
         ...
 
     def confirm(self) -> Flow[None]:
