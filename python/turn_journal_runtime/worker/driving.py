@@ -119,7 +119,8 @@ async def outcome_of(entry: Entry, due: DueTurn, job: Job) -> Outcome:
         return Outcome("dropped", f"it was given up: {result.reason}")
     if result.status == "failed":
         why = f"{result.failure_kind or result.failed_phase}: {result.reason}"
-        return Outcome("failed", why, result.retry_due if job.retry_failed else None)
+        # Where its failure has no back-off, it waits as one that did not get on.
+        return Outcome("failed", why, (result.retry_due or _later(job)) if job.retry_failed else None)
     if result.status == "scheduler_action_required":
         return Outcome("waits", "for its scheduler to acknowledge it", _later(job))
     return Outcome("done", f"{result.status}, as it stood" if result.replayed else result.status)

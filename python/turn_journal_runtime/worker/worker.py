@@ -51,6 +51,8 @@ _JOB_SECONDS: Final = 1.0
 #: How long the queue is waited for, and after the grace the turns that are cancelled, when the database is lost.
 _END_SECONDS: Final = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+#: Seconds in which a signal that comes twice is one: `timeout` and a terminal tell a process, and its group as well.
+_AT_ONCE: Final = 0.5
 _QUEUE_LOST: Final = (exceptions.ConnectorException, exceptions.AppNotOpen, psycopg.Error)
 
 
@@ -78,7 +80,7 @@ async def run_worker(
     After the first signal no more turns are taken, and those at hand have `grace` seconds. Then async entries are
     cancelled and sync ones interrupted, as by Ctrl-C, which releases their turns. One that does not end by that, such
     as a sync one in a call that does not return, is left: its turn is free when its lease ends. A second signal ends
-    the process at once.
+    the process at once, unless it is the same one that comes twice in half a second.
 
     Args:
         runtime_root: The database: `postgresql://…`.
@@ -150,6 +152,8 @@ class _Worker:
         self._stopping = asyncio.Event()
         #: By the monotonic clock, once it is told to stop: when the turns at hand have had their grace.
         self._grace_ends = 0.0
+        #: The last signal that was heard, and when.
+        self._told = (0, 0.0)
         self._damaged: set[str] = set()
         self._queue = self._make_queue()
 
@@ -356,12 +360,16 @@ class _Worker:
 
     def _stop(self, which: int) -> None:
         name = signal.Signals(which).name
+        (before, at), now = self._told, time.monotonic()
+        if which == before and now - at < _AT_ONCE:
+            return
+        self._told = which, now
         if self._stopping.is_set():
             say("stopped at once", f": {name} again; {len(self._drives)} turns are free when their leases end")
             logging.shutdown()
             os._exit(128 + which)
         say("stopping", f": {name}; {len(self._drives)} turns at hand have {self._grace:g} s")
-        self._grace_ends = time.monotonic() + self._grace
+        self._grace_ends = now + self._grace
         self._stopping.set()
 
     async def _finish(self) -> int:

@@ -52,6 +52,10 @@ def _result(**parts: Any) -> TurnResult:
     return TurnResult(**{"turn_key": KEY, "effect_id": "e", **parts})
 
 
+def _fail(due: DueTurn) -> None:
+    raise ValueError(due.todo_id)
+
+
 @pytest.mark.parametrize(
     ("what", "event", "again_at"),
     [
@@ -95,9 +99,14 @@ def test_a_failed_turn_that_is_to_be_tried_again_is_looked_at_when_its_back_off_
     assert outcome.again_at == 5.0
 
 
-def test_a_turn_that_does_not_get_on_waits_twice_as_long_each_time() -> None:
+@pytest.mark.parametrize(
+    "entry",
+    [_fail, lambda _: _result(status="failed", failed_phase="validation"), lambda _: _result(status="failed")],
+    ids=["its entry raises", "its result is refused", "its host fails without a back-off"],
+)
+def test_a_turn_that_does_not_get_on_waits_twice_as_long_each_time(entry: Callable[[DueTurn], Any]) -> None:
     for again, seconds in ((0, FIRST_WAIT), (1, 2 * FIRST_WAIT), (3, 8 * FIRST_WAIT), (9, LONGEST_WAIT)):
-        outcome = asyncio.run(outcome_of(lambda _: 1 / 0, DUE, JOB._replace(again=again)))
+        outcome = asyncio.run(outcome_of(entry, DUE, JOB._replace(again=again, retry_failed=True)))
         assert outcome.again_at is not None
         assert seconds - 1 < outcome.again_at - time.time() <= seconds
 
@@ -129,10 +138,6 @@ def _work(url: str, entry: Callable[[DueTurn], Any], until: Callable[[], object]
         return await asyncio.wait_for(worker, 30)
 
     return asyncio.run(work())
-
-
-def _fail(due: DueTurn) -> None:
-    raise ValueError(due.todo_id)
 
 
 @pytest.mark.process
@@ -390,6 +395,30 @@ def test_a_job_that_was_given_up_comes_again_soon_for_want_of_room_and_else_when
     retry_at = _Again().get_retry_decision(exception=raised, job=queued).retry_at
     assert retry_at is not None
     assert seconds - 1 <= retry_at.timestamp() - time.time() <= seconds
+
+
+def test_a_signal_that_comes_twice_is_one_and_a_second_one_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    ended: list[int] = []
+    monkeypatch.setattr("turn_journal_runtime.worker.worker.os._exit", ended.append)
+    monkeypatch.setattr("turn_journal_runtime.worker.worker.time.monotonic", lambda: now)
+
+    async def told(*signals: tuple[float, int]) -> list[int]:
+        nonlocal now
+        worker = _Worker("postgresql://host/db", _fail, 1, None, False, None, 10, 0.0)
+        ended.clear()
+        for pause, which in signals:
+            now += pause
+            worker._stop(which)
+        return list(ended)
+
+    for signals, code in (
+        ([(0.0, signal.SIGTERM)] * 2, []),
+        ([(0.2, signal.SIGTERM)] * 4, [128 + signal.SIGTERM]),
+        ([(0.0, signal.SIGINT), (0.5, signal.SIGINT)], [128 + signal.SIGINT]),
+        ([(0.0, signal.SIGINT), (0.0, signal.SIGTERM)], [128 + signal.SIGTERM]),
+    ):
+        assert asyncio.run(told(*signals)) == code
 
 
 @pytest.mark.process
