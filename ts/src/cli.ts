@@ -4,8 +4,9 @@
  * A result is JSON on standard output; an error is the protocol's error object on standard error. `--help` and
  * `--version` are text.
  */
-import { readFileSync } from "node:fs"
+import { readFile } from "node:fs/promises"
 import { resolve } from "node:path"
+import { buffer } from "node:stream/consumers"
 import { type ParseArgsConfig, parseArgs } from "node:util"
 import * as Cause from "effect/Cause"
 import * as Config from "effect/Config"
@@ -174,11 +175,13 @@ const asCall = (method: string, params: Json.JsonObject): Call => ({
   traced: false
 })
 
-const STDIN = 0
-
+/** A journal's text. It is waited for beside the signals: who types at a terminal may leave. */
 const journalFrom = (source: string): Effect.Effect<string, Usage> =>
-  Effect.try({
-    try: () => new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(source === "-" ? STDIN : source)),
+  Effect.tryPromise({
+    try: async () => {
+      const bytes = await (source === "-" ? buffer(process.stdin) : readFile(source))
+      return new TextDecoder("utf-8", { fatal: true }).decode(bytes)
+    },
     catch: (error) => new Usage({ message: `The journal at ${source} cannot be read: ${(error as Error).message}` })
   })
 

@@ -1,8 +1,10 @@
 /** The commands of the built bundle: what they print, where, and how they end. */
-import { spawnSync } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
 import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { setTimeout as delay } from "node:timers/promises"
 import { afterAll, assert, beforeAll, it } from "@effect/vitest"
 import { BUNDLE } from "../rpc/Session.ts"
 
@@ -70,6 +72,27 @@ it("writes from a file, and says of a conflict that it refused with 1", () => {
   const ran = refused(run(["write", "--path", path, "--journal", "journal.json"]))
   assert.deepInclude(ran, { code: 1, kind: "journal_transition_conflict" })
   assert.notInclude(readdirSync(folder), "other")
+})
+
+it.each(["SIGINT", "SIGTERM"] as const)("is left with %s while it waits for a journal", async (signal) => {
+  const path = join("left", "goals", "g", "turns", "k.json")
+  const waits = spawn(process.execPath, ["--no-warnings", BUNDLE, "write", "--path", path, "--journal", "-"], {
+    cwd: folder
+  })
+  waits.stdin.write(JSON.stringify(journal))
+  let said = ""
+  waits.stderr.on("data", (chunk) => {
+    said += chunk
+  })
+  const ended = once(waits, "exit")
+  await delay(1000) // long enough for it to read, which nothing shows
+  waits.kill(signal)
+  const timer = setTimeout(() => waits.kill("SIGKILL"), 20_000)
+  const [code, by] = await ended
+  clearTimeout(timer)
+  assert.include([130, signal], code ?? by) // the signal ends it by itself where it has not come that far
+  assert.equal(said, "")
+  assert.notInclude(readdirSync(folder), "left")
 })
 
 it("prints a large journal whole into a pipe", () => {
