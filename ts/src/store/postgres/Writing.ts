@@ -11,7 +11,7 @@ import type { Commit, Encoded, Position, Step } from "../Driver.ts"
 import type { StoreError } from "../Failure.ts"
 import { leaseLost } from "../Lease.ts"
 import { type Place, withinDatabase } from "../Place.ts"
-import { outcomeUnknown, type Unsure } from "./Failure.ts"
+import { outcomeUnknown, type Unsure, unavailable } from "./Failure.ts"
 import { ABSENT, type Reading, type Standing } from "./Reading.ts"
 import { keep } from "./Record.ts"
 import type { Query, Row, Server } from "./Server.ts"
@@ -30,7 +30,8 @@ interface Change {
 }
 
 type Line = Commit["lines"][number]
-type Outcome = "made" | "missed"
+/** `undone`: its answer was lost, and it does not stand. */
+type Outcome = "made" | "missed" | "undone"
 
 export const make = (reading: Reading) => {
   /**
@@ -64,14 +65,16 @@ export const make = (reading: Reading) => {
     Effect.gen(function* () {
       const clock = yield* Clock.Clock
       const until = clock.currentTimeMillisUnsafe() + server.patience
+      let outcome: Outcome
       do {
         const before = yield* reading.load(server, place)
         if (lease !== null && before.lease !== lease) return yield* leaseLost(lease, before.lease)
         const step = yield* Effect.fromResult(decide(before.encoded))
         if (step.commit === null && step.forget !== true) return step.answer
-        if ((yield* carryOut(server, changeOf(place, before, step, lease))) === "made") return step.answer
+        outcome = yield* carryOut(server, changeOf(place, before, step, lease))
+        if (outcome === "made") return step.answer
       } while (clock.currentTimeMillisUnsafe() < until)
-      return yield* busy()
+      return yield* outcome === "undone" ? unavailable(server.name, "connection_lost") : busy()
     })
 
   const carryOut = (server: Server, change: Change): Effect.Effect<Outcome, StoreError> => {
@@ -116,7 +119,7 @@ export const make = (reading: Reading) => {
   }
 
   /** Whether a change stands whose answer was lost. It cannot come to stand later: the turn's state is another one now. */
-  const settle = (server: Server, { place, before, commit, attempt }: Change, { code }: Unsure) =>
+  const settle = (server: Server, { place, before, commit, forget, attempt }: Change, { code }: Unsure) =>
     Effect.gen(function* () {
       reading.forget(place)
       const line = commit === null ? undefined : placed(commit).at(-1)
@@ -124,8 +127,9 @@ export const make = (reading: Reading) => {
       const { goalId = null, turnKey = null } = place.address ?? {}
       const path = withinDatabase(place)
       yield* server.ask(Sql.FENCE, [path, before.state, crypto.randomUUID(), goalId, turnKey])
-      const stands = yield* server.ask(Sql.STANDS, [path, line.position.line, attempt])
-      return stands.length > 0 ? "made" : "missed"
+      // The one that is left of a history that is forgotten is its first line then.
+      const stands = yield* server.ask(Sql.STANDS, [path, forget ? 1 : line.position.line, attempt])
+      return stands.length > 0 ? "made" : "undone"
     }).pipe(Effect.catchTag("StoreUnavailable", () => Effect.fail(outcomeUnknown(server.name, code)))) as Effect.Effect<
       Outcome,
       StoreError

@@ -46,6 +46,46 @@ layer(store(5), { excludeTestServices: true })("a commit whose answer is lost", 
     )
   }
 
+  it.effect("is found out wherever a pruning is cut, which leaves one line of the history", () =>
+    Effect.gen(function* () {
+      const { direct, network } = yield* cuttable
+      const journals = yield* JournalStore
+      // A goal of its own for each, so that each pruning says the same things.
+      const prune = (goalId: string) => journals.prune({ runtimeRoot: network.url, goalId, olderThan: 0 })
+      const done = (goal: string) =>
+        Effect.forEach(
+          [
+            ["started", []],
+            ["in_progress", ["a"]],
+            ["committed", ["a", "b", "c"]]
+          ] as const,
+          ([status, phases]) =>
+            journals.write({
+              path: pathOf(direct, "turn-1", goal),
+              journal: plainTurn("turn-1", status, phases, { goal_id: goal })
+            })
+        )
+      yield* done("goal")
+      const begun = network.said()
+      yield* prune("goal")
+      // A connection that has to be made again says one thing more.
+      const messages = network.said() - begun + 1
+      assert.isAbove(messages, 5)
+      for (let message = 0; message < messages; message++) {
+        for (const cut of ["before", "after"] as const) {
+          const goal = `goal-${message}-${cut}`
+          yield* done(goal)
+          network.cut(cut, message)
+          const { turns } = yield* prune(goal)
+          network.cut(cut, Number.POSITIVE_INFINITY)
+          assert.lengthOf(turns, 1, `${cut} message ${message}`)
+          assert.lengthOf(yield* seqs(journals, pathOf(direct, "turn-1", goal)), 1)
+        }
+      }
+      assert.isTrue((yield* journals.verify({ runtimeRoot: direct })).ok)
+    })
+  )
+
   it.effect("waits for a commit that still runs where nobody listens any more", () =>
     Effect.gen(function* () {
       const { direct, network } = yield* cuttable
@@ -143,6 +183,19 @@ layer(store(1.5), { excludeTestServices: true })("a database that stays away", (
       assert.strictEqual(kind, "store_outcome_unknown")
       assert.isTrue((yield* journals.write({ path, journal: second })).replayed)
       assert.deepStrictEqual(yield* seqs(journals, path), [1, 2])
+    })
+  )
+
+  it.effect("is not taken for others who write, when each write is lost and nothing else", () =>
+    Effect.gen(function* () {
+      const { network } = yield* cuttable
+      const journals = yield* JournalStore
+      const path = pathOf(network.url, "turn-1")
+      yield* journals.write({ path, journal: first })
+      network.lose("lost on its way")
+      const journal = { ...second, note: "lost on its way" }
+      assert.strictEqual(yield* kindOf(journals.write({ path, journal })), "store_unavailable")
+      assert.deepStrictEqual(yield* seqs(journals, path), [1])
     })
   )
 

@@ -11,8 +11,10 @@ export type Cut = "before" | "after" | "forgotten"
 export interface Network {
   /** The URL through this network. */
   readonly url: string
-  /** Cuts the connection at the next thing that is said. */
-  readonly cut: (cut: Cut) => void
+  /** Cuts the connection at the next thing that is said, or at a later one. */
+  readonly cut: (cut: Cut, after?: number) => void
+  /** Loses everything that has a text in it, and the connection with it. */
+  readonly lose: (text: string) => void
   /** How many messages went to the database so far; statements that are sent in one go are one. */
   readonly said: () => number
   /** Whether new connections are let through. */
@@ -30,6 +32,8 @@ export const networkTo = (target: string) =>
 
 const listen = async (target: URL) => {
   let next: Cut | null = null
+  let before = 0
+  let lost: string | null = null
   let isOpen = true
   let messages = 0
   const sockets = new Set<Socket>()
@@ -50,7 +54,8 @@ const listen = async (target: URL) => {
     client.on("data", (said) => {
       if (isCut) return
       messages++
-      if (next === null) {
+      if (lost !== null && said.includes(lost)) next = "before"
+      else if (next === null || before-- > 0) {
         database.write(said)
         return
       }
@@ -82,8 +87,12 @@ const listen = async (target: URL) => {
   url.port = String((server.address() as AddressInfo).port)
   return {
     url: url.href,
-    cut: (cut: Cut) => {
+    cut: (cut: Cut, after = 0) => {
       next = cut
+      before = after
+    },
+    lose: (text: string) => {
+      lost = text
     },
     said: () => messages,
     open: (open: boolean) => {
