@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 
 from ..address import is_database
-from ..errors import InvalidJournalError, JournalStoreError
+from ..errors import InvalidJournalError, JournalStoreError, StoreUnavailableError
 from ..run_journal.postgres.address import Address
 from ..run_journal.postgres.faults import typed_error
 
@@ -41,6 +41,12 @@ def queue_error(error: Exception, runtime_root: str) -> Exception:
         return JournalStoreError(
             f"The database {shown} lacks the queue's tables: run `turn-journal store migrate` with its address.",
             kind="store_schema_missing",
+            details={"path": shown},
+        )
+    if isinstance(cause, errors.ForeignKeyViolation):
+        return StoreUnavailableError(
+            "The queue took this worker for dead: it said nothing for longer than its lease, as a process that is "
+            "stopped. It signs on again.",
             details={"path": shown},
         )
     return typed_error(cause, shown) if isinstance(cause, psycopg.Error) else error

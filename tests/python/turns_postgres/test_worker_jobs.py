@@ -361,6 +361,27 @@ def test_jobs_of_workers_that_died_are_given_back_or_dropped(database: str) -> N
     assert [one for one in states() if one[0] == DRIVE] == [(DRIVE, "todo")]
 
 
+@pytest.mark.process
+def test_a_worker_that_was_taken_for_dead_says_so_and_works_on(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As after a pause of its machine: the queue has forgotten it."""
+    caplog.set_level("WARNING", LOGGER)
+    deferred: list[bool] = []
+    driven: list[str | None] = []
+
+    def forget_the_worker_then_wait_for_a_turn() -> bool:
+        with psycopg.connect(database, options="-c search_path=public_turn_queue") as connection:
+            if not caplog.records:
+                connection.execute("DELETE FROM procrastinate_workers")
+            elif not deferred:
+                deferred.append(asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO)))
+        return bool(driven)
+
+    done = _work(database, lambda due: driven.append(due.todo_id), forget_the_worker_then_wait_for_a_turn, every=1)
+    assert (done, driven) == (Summary({"done": 1}, 0), [TODO])
+    (said,) = {one.getMessage().split(" (")[1] for one in caplog.records}
+    assert said.startswith("The queue took this worker for dead")
+
+
 def test_more_turns_than_places_are_not_begun_when_the_queue_was_lost(database: str) -> None:
     """The jobs of turns at hand were lost with it: it gives out as many as if none were."""
 
