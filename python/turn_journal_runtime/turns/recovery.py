@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The failed turns that do not go on as they stand, by goal and key: as which operation id they were looked into, and
 #: until when that holds, in seconds since the epoch.
-AtRest: TypeAlias = dict[tuple[str, str], tuple[str | None, float]]
+AtRest: TypeAlias = dict[tuple[str, str], tuple[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +87,16 @@ def recoverable_flow(
         if listed["damage"] is not None:
             found.append(_damaged(*address, listed["damage"]["message"]))
             continue
-        stands = listed.get("operation_id")
-        rested_as, until = rests.get(address, (None, 0.0))
-        if address in but or (rested_as is not None and rested_as == stands and moment < until):
+        stands = listed.get("operation_id")  # told of those that have failed
+        rested_as, until = rests.get(address, ("", 0.0))
+        if address in but or (rested_as == stands and moment < until):
             continue
         try:
             turn = yield from _as_it_stands(root, *address, retry_failed, _seconds(listed.get("updated_at")))
             due_at = math.inf if turn is None else turn.due_at or 0.0
             if turn is None or due_at > moment:
-                rests[address] = (stands, due_at)
+                if stands is not None:
+                    rests[address] = (stands, due_at)
             elif not (yield from root.is_driven(root.path(*address))):
                 found.append(turn)
         except TurnJournalError as error:
