@@ -14,7 +14,7 @@ from ..errors import InvalidJournalError, JournalCorruptError, JournalStoreError
 from .filesystem import create_private, refuse_network_file_system, sync_folder
 from .schema import SCHEMA_VERSION, STATEMENTS, TABLES
 
-__all__ = ["MEMORY", "PAGE_SIZE", "Durability", "connect", "settings_of", "typed_error"]
+__all__ = ["MEMORY", "PAGE_SIZE", "Durability", "connect", "identity_of", "settings_of", "typed_error"]
 
 Durability = Literal["process", "power"]
 
@@ -55,6 +55,15 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def identity_of(path: str) -> tuple[int, int] | None:
+    """Which file has a name, as long as it is open; None when none can be found."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def settings_of(connection: sqlite3.Connection) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidJournalError, JournalStoreError
 from ..forks import stands_still
-from .connection import MEMORY, Durability, connect, settings_of, typed_error
+from .connection import MEMORY, Durability, connect, identity_of, settings_of, typed_error
 from .filesystem import new_file
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["Database", "Row", "check_durability"]
 
 Row = tuple[Any, ...]
 
+_WRITE: Final = "BEGIN IMMEDIATE"
 _REFUSALS = (sqlite3.Error, UnicodeError, OverflowError)
 
 #: Files are opened one at a time: see `create_private`.
@@ -51,6 +52,7 @@ class Database:
         self._lock = threading.RLock()
         self._closed = False
         self._cursor: sqlite3.Cursor | None = None
+        self._file: tuple[int, int] | None = None
         stands_still(self)
         with self._lock:
             self._open()
@@ -62,6 +64,7 @@ class Database:
                 cursor = self._cursor
                 if cursor is None:
                     cursor = self._open()
+                self._refuse_other_file()
                 return cursor.execute(sql, parameters).rowcount
             except _REFUSALS as error:
                 raise typed_error(error, self.path) from error
@@ -76,7 +79,7 @@ class Database:
 
     def transaction(self) -> AbstractContextManager[sqlite3.Cursor]:
         """All or none; a writer from its first statement on."""
-        return self._within("BEGIN IMMEDIATE")
+        return self._within(_WRITE)
 
     def snapshot(self) -> AbstractContextManager[sqlite3.Cursor]:
         """Several queries that see one state."""
@@ -88,6 +91,8 @@ class Database:
             cursor = self._cursor or self._open()
             try:
                 cursor.execute(begin)
+                if begin is _WRITE:
+                    self._refuse_other_file()
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException as error:
@@ -163,9 +168,19 @@ class Database:
         try:
             with _opening:
                 self._cursor = connect(self.path, self.durability).cursor()
+                self._file = identity_of(self.path)
         except sqlite3.Error as error:
             raise typed_error(error, self.path) from error
         return self._cursor
+
+    def _refuse_other_file(self) -> None:
+        """Raises when another file, or none, has the name of the one that is open: what is written to it is lost."""
+        if self.path != MEMORY and self._file != identity_of(self.path):
+            raise JournalStoreError(
+                f"{self.path} was removed or replaced while it was open, and nothing was written: what is written to a "
+                "file without a name is lost. Open the journal again.",
+                details={"path": self.path},
+            )
 
     def _pause(self) -> None:
         self._lock.acquire()

@@ -520,3 +520,32 @@ def test_readers_and_writers_of_one_handle_do_not_disturb_each_other(
         thread.join()
     assert lengths == {2000}
     assert len(journal.events("written")) == 500
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an open file keeps its name")
+@pytest.mark.parametrize("became", ["removed", "replaced by a backup", "removed and made again"])
+def test_nothing_is_written_to_a_file_that_has_lost_its_name(path: Path, became: str) -> None:
+    with RunJournal(path) as journal, RunJournal(path) as driving:
+        run = DurableRun(driving, "driven")
+        run.iteration(0)
+        journal.backup(path.with_name("backup.db"))
+        if became == "replaced by a backup":
+            path.with_name("backup.db").replace(path)
+        else:
+            shutil.rmtree(path.parent)
+        if became == "removed and made again":
+            RunJournal(path).close()
+        for write in (
+            lambda: journal.append(iteration("r", 0)),
+            lambda: journal.append_many([iteration("r", 0)]),
+            lambda: journal.open_run("r"),
+            lambda: DurableRun(journal, "r").iteration(0),
+            lambda: run.iteration(1),
+        ):
+            with pytest.raises(JournalStoreError, match="removed or replaced while it was open"):
+                write()
+        assert journal.events("r") == []
+    with RunJournal(path) as journal:
+        journal.append(iteration("r", 0))
+        assert journal.run_meta("r") is None
+        assert bool(journal.run_meta("driven")) is (became == "replaced by a backup")

@@ -79,6 +79,7 @@ export const open = (path: string, durability: Durability): Database => {
       })
     }
     if (place !== MEMORY) prepareFile(place)
+    const file = place === MEMORY ? null : identityOf(place)
     const connection = new DatabaseSync(place, { timeout: OWN_PATIENCE })
     try {
       if (place !== MEMORY) {
@@ -93,11 +94,20 @@ export const open = (path: string, durability: Durability): Database => {
       connection.close()
       throw error
     }
-    return make(place, connection)
+    return make(place, connection, file)
   })
 }
 
-const make = (path: string, connection: DatabaseSync): Database => {
+const make = (path: string, connection: DatabaseSync, file: string | null): Database => {
+  /** What is written to a file that has lost its name is lost. */
+  const refuseOtherFile = (): void => {
+    if (file === null || file === identityOf(path)) return
+    throw new StoreFailure({
+      kind: "store_io_failed",
+      message: `${path} was removed or replaced while it was open, and nothing was written: what is written to a file without a name is lost. Open the journal again.`,
+      details: { path }
+    })
+  }
   const statements = new Map<string, StatementSync>()
   const prepare = (sql: string): StatementSync => {
     let statement = statements.get(sql)
@@ -130,7 +140,12 @@ const make = (path: string, connection: DatabaseSync): Database => {
   return {
     path,
     connection,
-    write: (sql, ...parameters) => guarded(path, () => Number(prepare(sql).run(...parameters).changes)),
+    write: (sql, ...parameters) =>
+      guarded(path, () => {
+        const statement = prepare(sql)
+        refuseOtherFile()
+        return Number(statement.run(...parameters).changes)
+      }),
     read: (sql, ...parameters) => guarded(path, () => prepare(sql).all(...parameters)),
     readExactly: (sql, ...parameters) =>
       guarded(path, () => {
@@ -138,7 +153,11 @@ const make = (path: string, connection: DatabaseSync): Database => {
         statement.setReadBigInts(true)
         return statement.all(...parameters)
       }),
-    transaction: (body) => within("BEGIN IMMEDIATE", body),
+    transaction: (body) =>
+      within("BEGIN IMMEDIATE", () => {
+        refuseOtherFile()
+        return body()
+      }),
     snapshot: (body) => within("BEGIN DEFERRED", body),
     emptyLog,
     vacuum: () =>
@@ -151,6 +170,16 @@ const make = (path: string, connection: DatabaseSync): Database => {
     close: () => {
       if (connection.isOpen) connection.close()
     }
+  }
+}
+
+/** Which file has a name; empty when none can be found. */
+const identityOf = (path: string): string => {
+  try {
+    const { dev, ino } = statSync(path)
+    return `${dev}:${ino}`
+  } catch {
+    return ""
   }
 }
 
