@@ -11,7 +11,9 @@ Without `--durable` the server does not wait for the disk, which a process that 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -24,6 +26,8 @@ from typing import Final
 
 #: Another server may take the free port first.
 _ATTEMPTS: Final = 5
+#: Below those that systems give to connections: one of theirs would stand in the way when the server is started again.
+_PORTS: Final = range(20_000, 32_000)
 _SETTINGS: Final = ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=300"]
 _ASKED: Final = "host all /^asked_ all scram-sha-256"
 _FAST: Final = ["-c", "fsync=off", "-c", "full_page_writes=off"]
@@ -90,10 +94,11 @@ class Server:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def main() -> None:

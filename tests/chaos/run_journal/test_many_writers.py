@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
-import textwrap
 import time
-from contextlib import ExitStack
-from subprocess import PIPE
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 
 from turn_journal_runtime.run_journal import RunJournal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Start: TypeAlias = Callable[..., subprocess.Popen[str]]
+    from tests.chaos.run_journal.conftest import Start
 
 SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
 
@@ -53,20 +47,6 @@ WRITERS = """
     journal.close()
     print(failed or "ok")
 """
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts a program; what a failed test leaves of it is ended."""
-    with ExitStack() as processes:
-
-        def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-            command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-            process = processes.enter_context(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True))
-            processes.callback(process.kill)
-            return process
-
-        yield start
 
 
 @pytest.mark.timeout(900)

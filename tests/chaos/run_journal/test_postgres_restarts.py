@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.run_journal.test_many_writers import WRITERS, start
+from tests.chaos.run_journal.test_many_writers import WRITERS
 from tests.python.run_journal.databases import Schema
 
 from turn_journal_runtime.run_journal import (
@@ -22,8 +22,10 @@ from turn_journal_runtime.run_journal import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.chaos.run_journal.conftest import Start
     from tests.conftest import PostgresServer
 
 SOAK = os.environ.get("TURN_JOURNAL_SOAK") == "1"
@@ -39,7 +41,12 @@ def schema(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Schema.made(postgres_url)
 
 
-def work_through_restarts(threads: list[threading.Thread], end: threading.Event, server: PostgresServer) -> None:
+def work_through_restarts(
+    threads: list[threading.Thread],
+    end: threading.Event,
+    server: PostgresServer,
+    have_worked: Callable[[], bool] = lambda: True,
+) -> None:
     """Lets threads work while the server dies again and again; they are to end at the event."""
     for thread in threads:
         thread.start()
@@ -47,6 +54,9 @@ def work_through_restarts(threads: list[threading.Thread], end: threading.Event,
         time.sleep(random.uniform(0.1, 0.6))
         server.restart()
     time.sleep(0.5)
+    late = time.monotonic() + 60
+    while not have_worked() and time.monotonic() < late:
+        time.sleep(0.01)
     end.set()
     for thread in threads:
         thread.join()
@@ -88,7 +98,11 @@ def test_writers_of_many_threads_outlive_the_death_of_the_server(
     with RunJournal(schema) as journal:
         threads = [threading.Thread(target=append, args=(f"append {n}",)) for n in range(6)]
         threads += [threading.Thread(target=fork, args=(f"fork {n}",)) for n in range(3)]
-        work_through_restarts(threads, stop, postgres_server)
+
+        def have_worked() -> bool:
+            return failures != [] or all(acknowledged.get(f"append {n}", 0) > 0 for n in range(6))
+
+        work_through_restarts(threads, stop, postgres_server, have_worked)
         assert failures == []
         for run_id, last in acknowledged.items():
             if run_id.startswith("append"):
@@ -133,7 +147,7 @@ def test_an_agents_tools_run_once_though_the_server_dies(schema: Schema, postgre
         assert results == len(ran)
 
 
-def test_many_processes_and_threads_append_to_one_database(schema: Schema) -> None:
+def test_many_processes_and_threads_append_to_one_database(schema: Schema, start: Start) -> None:
     count = 1000 if SOAK else 60
     writers = [start(WRITERS, schema, "threads", 8, count)]
     writers += [start(WRITERS, schema, f"process{number}", 1, count) for number in range(4)]

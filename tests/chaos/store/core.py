@@ -86,7 +86,7 @@ class Core:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def journal(completed: int, status: str = "in_progress", **more: Any) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def many_clients(node: str, root: str, folder: Path, shape: Shape, shaking: Shak
     finally:
         for writers in running:
             writers.process.kill()
-            writers.process.wait(10)
+            writers.process.wait(60)
 
     checker = [node, str(REPOSITORY / "ts" / "test" / "store" / "Linearizable.ts"), root, str(logs)]
     checked = subprocess.run(checker, cwd=REPOSITORY, capture_output=True, check=False)

@@ -96,7 +96,7 @@ def test_the_core_keeps_python_out_until_it_is_killed(node: str, bundle: Path, t
         with pytest.raises(Timeout):
             acquire(timeout=0.1)
     holder.process.send_signal(signal.SIGKILL)
-    holder.process.wait(10)
+    holder.process.wait(60)
     holder.close()
     lock.acquire_write(blocking=False)
     lock.release()
@@ -114,7 +114,7 @@ def test_a_writer_in_python_that_is_killed_frees_the_core_at_once(hasty: Core, t
     with pytest.raises(Refused, match=f"process {holder.pid}"):
         inspect(hasty, turn)
     holder.kill()
-    holder.wait(10)
+    holder.wait(60)
     holder.stdout.close()
     assert inspect(hasty, turn) == "in_progress"
 

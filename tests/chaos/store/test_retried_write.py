@@ -58,7 +58,7 @@ def test_a_write_that_was_followed_stands_once(
         eventually(lambda: not psutil.pid_exists(pid))
         assert core.call("write", path=str(path), journal=journal(1))["appended"]
         held.unlink()
-        caller.join(20)
+        caller.join(60)
     assert [(answer["appended"], answer["replayed"]) for answer in answers] == [(False, True)]
     rows = core.call("history", path=str(path))["transitions"]
     assert [row["completed_phases"] for row in rows] == [[], ["a"]]

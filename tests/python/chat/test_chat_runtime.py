@@ -280,7 +280,7 @@ def test_a_message_that_waits_for_its_back_off_is_not_lost_when_the_runtime_ends
     runtime.close(at_once=True)
     assert [turn.status for turn in chat.store.turns("s")] == ["running", "queued"]
     with pytest.raises(RuntimeError, match="resume_session"):
-        waits.wait(1)
+        waits.wait(60)
 
 
 def test_a_message_that_is_given_up_in_its_back_off_holds_up_no_other(
@@ -325,7 +325,7 @@ def test_closing_a_session_cancels_what_waits_and_ends_what_runs(chat: Chat) -> 
     turns = [runtime.submit_turn("s", f"m{n}", f"id-{n}") for n in range(2)]
     assert begun.wait(60)
     runtime.close_session("s")
-    assert [turn.wait(1).status for turn in turns] == ["cancelled", "cancelled"]
+    assert [turn.wait(60).status for turn in turns] == ["cancelled", "cancelled"]
 
 
 def test_a_question_stops_the_conversation_until_it_is_answered(chat: Chat) -> None:
@@ -361,10 +361,10 @@ def test_a_message_that_is_accepted_as_the_runtime_ends_is_not_waited_for(
     monkeypatch.setattr(chat.store, "accept", accept_as_it_ends)
     submitted = runtime.submit_turn(session.session_id, "hello", "m-1")
     with pytest.raises(RuntimeError, match="let go of"):
-        submitted.wait(5)
+        submitted.wait(60)
     monkeypatch.undo()
     chat.runtime().resume_session(session_id=session.session_id, **PLACE)
-    assert chat.runtimes[-1].submit_turn(session.session_id, "hello", "m-1").wait(20).status == "answered"
+    assert chat.runtimes[-1].submit_turn(session.session_id, "hello", "m-1").wait(60).status == "answered"
 
 
 def test_a_factory_that_fails_loses_no_message(chat: Chat) -> None:

@@ -98,7 +98,7 @@ def test_a_failure_that_the_sdk_tried_again_after_is_passed_over_in_a_replay(
     assert [_driven(journal, drive), _driven(journal, drive), len(asked)] == ["here", "here", 3]
 
 
-@function_tool(name_override="act", timeout=0.05)
+@function_tool(name_override="act", timeout=0.5)
 async def late() -> str:
     """Takes too long."""
     await asyncio.sleep(10)
@@ -133,7 +133,7 @@ def half_a_pair() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("tool", "seen"),
     [
-        (late, "timed out after 0.05 seconds"),
+        (late, "timed out after 0.5 seconds"),
         (picture, "'input_image'"),
         (receipt, "receipt 7"),
         (half_a_pair, r"'\ud83d': '\udc00'"),

@@ -248,7 +248,7 @@ def test_a_tool_that_is_late_has_failed_as_the_framework_says(journal: RunJourna
         return "never"
 
     for _ in range(2):
-        (part,) = _parts_after(journal, Tool(look, timeout=0.05))
+        (part,) = _parts_after(journal, Tool(look, timeout=0.5))
         assert "Timed out" in str(part.content)
     assert begun == [1]
 

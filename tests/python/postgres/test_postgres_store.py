@@ -127,7 +127,7 @@ def test_a_database_without_tables_says_which_command_makes_them(postgres_url: s
 
 
 def test_a_database_that_is_away_is_an_error_that_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "0.3")
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "1")
     with RuntimeClient() as client, pytest.raises(StoreUnavailableError) as away:
         load_turn_journal("postgresql://nobody@127.0.0.1:1/none#goals/g/turns/k.json", client=client)
     assert away.value.is_retryable
@@ -139,7 +139,7 @@ def test_a_database_that_is_away_is_an_error_that_may_be_tried_again(monkeypatch
 def test_what_is_secret_in_a_url_is_said_nowhere(
     port: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "0.3")
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "1")
     root = f"postgresql://user:{SECRET}@127.0.0.1:{port}/none?password={SECRET}"
     path = turn_journal_path(root, goal_id="g", turn_key="k")
     with RuntimeClient() as client:

@@ -167,7 +167,7 @@ def test_a_read_whose_connection_is_lost_is_whole(journal: RunJournal, proxy: Pr
 def test_a_server_that_stays_away_is_a_typed_error_that_says_what_is_known(
     proxy: Proxy, moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "1")
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "3")
     with RunJournal(proxy.url) as journal:
         journal.open_run("r")
         proxy.cut(moment, b"<marked>")
@@ -177,7 +177,7 @@ def test_a_server_that_stays_away_is_a_typed_error_that_says_what_is_known(
         began = time.monotonic()
         with pytest.raises(StoreUnavailableError) as caught:
             journal.append(iteration(0, "<marked>"))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 25
         assert caught.value.is_retryable
         assert caught.value.kind in ("store_unavailable", "store_outcome_unknown")
         with pytest.raises(StoreUnavailableError, match="nothing was changed"):
@@ -187,7 +187,7 @@ def test_a_server_that_stays_away_is_a_typed_error_that_says_what_is_known(
 def test_a_commit_that_cannot_be_looked_up_is_not_known(
     proxy: Proxy, moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "1")
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "3")
     with RunJournal(proxy.url) as journal:
         journal.open_run("r")
         proxy.cut(moment, b"COMMIT\0", then="close")
@@ -205,4 +205,4 @@ def test_a_server_that_says_nothing_is_waited_for_as_long_as_the_setting_says(
     began = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         RunJournal(proxy.url)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 9

@@ -278,11 +278,11 @@ def test_a_cancelled_drive_lets_its_run_go(any_journal: RunJournal) -> None:
                 await run.sleep(HOUR)
 
         driving = asyncio.create_task(agent())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not any_journal.pending_sleeps():  # noqa: ASYNC110 - the journal tells nobody
                 await asyncio.sleep(0.01)
         driving.cancel()
-        await asyncio.wait([driving], timeout=5)
+        await asyncio.wait([driving], timeout=30)
         assert driving.cancelled()
 
     asyncio.run(main())
@@ -329,7 +329,7 @@ def test_a_loop_that_is_left_waits_for_no_sleep(
 
     async def main() -> None:
         try:
-            async with asyncio.timeout(10), AsyncDurableRun(journal, "r") as run:
+            async with asyncio.timeout(60), AsyncDurableRun(journal, "r") as run:
                 kept.append(asyncio.create_task(naps(run)))
                 await asyncio.sleep(0.01)
                 if error is not None:
@@ -352,17 +352,17 @@ def test_a_thread_that_sleeps_is_woken_when_its_loop_is_left(
             sleeping = pool.submit(run.sleep, HOUR)
             while not journal.pending_sleeps():
                 time.sleep(0.01)
-        assert isinstance(sleeping.exception(10), JournalConflictError)
+        assert isinstance(sleeping.exception(60), JournalConflictError)
     assert journal.interrupted_runs() == []
 
 
 def test_sleeps_beside_each_other_are_waited_for_together(journal: RunJournal) -> None:
     async def loop(run: Any) -> Any:
         begun = time.monotonic()
-        await asyncio.gather(*(run.sleep(0.2) for _ in range(20)))
+        await asyncio.gather(*(run.sleep(0.5) for _ in range(20)))
         return time.monotonic() - begun
 
-    assert 0.2 <= drive("async", journal, "r", loop) < 3
+    assert 0.5 <= drive("async", journal, "r", loop) < 8
 
 
 # Without a process

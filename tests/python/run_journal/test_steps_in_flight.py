@@ -141,7 +141,7 @@ def test_a_cancelled_drive_waits_for_nothing(journal: RunJournal) -> None:
         driving = asyncio.create_task(agent())
         await started.wait()
         driving.cancel()
-        await asyncio.wait([driving], timeout=5)
+        await asyncio.wait([driving], timeout=30)
         assert driving.cancelled()
         kept[0].cancel()
 
@@ -156,13 +156,13 @@ def test_steps_in_threads_are_recorded_before_the_run_is_let_go(journal: RunJour
 
     def works() -> str:
         begun.set()
-        assert end.wait(10)
+        assert end.wait(60)
         return "worked"
 
     def loop(run: DurableRun, pool: ThreadPoolExecutor) -> None:
         futures.append(run.submit(pool, "first", {}, works))
         futures.append(run.submit(pool, "second", {}, works))
-        assert begun.wait(10)
+        assert begun.wait(60)
         threading.Timer(0.02, end.set).start()
         raise ValueError("meanwhile")
 
@@ -199,7 +199,7 @@ def test_no_step_is_begun_once_the_loop_is_left(journal: RunJournal) -> None:
     async def main() -> list[Any]:
         for run_id, error in (("fails", True), ("ends", False)):
             try:
-                async with asyncio.timeout(10), AsyncDurableRun(journal, run_id) as run:
+                async with asyncio.timeout(60), AsyncDurableRun(journal, run_id) as run:
                     await loop(run, error)
             except ValueError:
                 pass
@@ -229,7 +229,7 @@ def test_a_run_finished_twice_at_once_ends(journal: RunJournal) -> None:
         await asyncio.gather(run.finish("succeeded"), run.finish("succeeded"), task)
 
     async def main() -> None:
-        async with asyncio.timeout(10), AsyncDurableRun(journal, "r") as run:
+        async with asyncio.timeout(60), AsyncDurableRun(journal, "r") as run:
             await loop(run)
 
     asyncio.run(main())
@@ -276,7 +276,7 @@ def test_a_cancelled_exit_lets_the_run_go(journal: RunJournal) -> None:
         await asyncio.sleep(0.01)
         assert not driving.done()
         driving.cancel()
-        await asyncio.wait([driving], timeout=5)
+        await asyncio.wait([driving], timeout=30)
         assert driving.cancelled()
         assert journal.interrupted_runs() == ["r"]
         never.set()
@@ -323,7 +323,7 @@ def test_an_interrupted_exit_lets_the_run_go(journal: RunJournal, monkeypatch: p
 
     with ThreadPoolExecutor(1) as pool:
         run = DurableRun(journal, "r")
-        future = run.submit(pool, "t", {}, partial(end.wait, 10))
+        future = run.submit(pool, "t", {}, partial(end.wait, 60))
         monkeypatch.setattr(run._returned, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run.__exit__(None, None, None)
@@ -336,11 +336,15 @@ def test_steps_that_a_shut_down_pool_never_runs_are_not_waited_for(journal: RunJ
     """`concurrent.futures.wait` would wait for ever; and a replay would run what was cancelled here."""
     end = threading.Event()
     pool = ThreadPoolExecutor(1)
+
+    def shut_down() -> None:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end.set()
+
     with DurableRun(journal, "r") as run:
-        run.submit(pool, "first", {}, partial(end.wait, 10))
+        run.submit(pool, "first", {}, partial(end.wait, 60))
         second = run.submit(pool, "second", {}, lambda: "never")
-        threading.Timer(0.02, lambda: pool.shutdown(wait=False, cancel_futures=True)).start()
-        threading.Timer(0.05, end.set).start()
+        threading.Timer(0.02, shut_down).start()
     assert second.cancelled()
     assert journal.replay_index("r")[0, KIND_TOOL_RESULT] == {"result": True}
     assert journal.interrupted_runs() == ["r"]
@@ -349,7 +353,7 @@ def test_steps_that_a_shut_down_pool_never_runs_are_not_waited_for(journal: RunJ
 def test_a_cancelled_step_in_a_thread_cuts_the_drive_short(journal: RunJournal) -> None:
     end = threading.Event()
     with ThreadPoolExecutor(1) as pool, DurableRun(journal, "r") as run:
-        run.submit(pool, "first", {}, partial(end.wait, 10))
+        run.submit(pool, "first", {}, partial(end.wait, 60))
         assert run.submit(pool, "second", {}, lambda: "never").cancel()
         end.set()
         with pytest.raises(JournalConflictError, match="cut short"):
@@ -374,12 +378,12 @@ def test_a_steps_thread_is_in_the_callers_context(journal: RunJournal) -> None:
 def test_a_forked_child_waits_for_no_thread_of_its_parent(journal: RunJournal) -> None:
     end = threading.Event()
     with ThreadPoolExecutor(1) as pool, DurableRun(journal, "r") as run:
-        future = run.submit(pool, "t", {}, partial(end.wait, 10))
+        future = run.submit(pool, "t", {}, partial(end.wait, 100))
         child = os.fork()
         if child == 0:
             run.__exit__(None, None, None)
             os._exit(0)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
             time.sleep(0.01)
         if ended[0] == 0:
@@ -403,7 +407,7 @@ def test_tools_in_every_thread_do_not_hold_up_the_record(path: Path) -> None:
             await run.tool("free", {}, tool)
 
         async with AsyncDurableRun(journal, "r") as run:
-            waiting = [run.tool("wait", {"n": n}, lambda n: end.wait(5)) for n in range(3)]
+            waiting = [run.tool("wait", {"n": n}, lambda n: end.wait(30)) for n in range(3)]
             assert (await asyncio.gather(free(run), *waiting))[1:] == [True] * 3
 
     async def with_few_threads() -> None:

@@ -43,7 +43,8 @@ def hire(fleet: Fleet) -> Iterator[Callable[..., FleetWorker]]:
     """Starts workers, and ends those that are left."""
     hired: list[FleetWorker] = []
 
-    def start(name: str, *arguments: str, lease: float = 3.0, **options: Any) -> FleetWorker:
+    # Where no lease has to end it is a long one: a busy machine may be late with renewals.
+    def start(name: str, *arguments: str, lease: float = 300.0, **options: Any) -> FleetWorker:
         worker = FleetWorker(
             fleet.url, fleet.world, name, lease=lease, arguments=["--every", "1", *arguments], **options
         )
@@ -151,12 +152,12 @@ def test_an_entry_that_is_late_is_ended_and_its_turn_is_free_at_once(
     if entry == "drive":
         hold(fleet)
     fleet.defer("slow")
-    worker = hire("worker", "--grace", "0.5", entry=entry, lease=60.0)
+    worker = hire("worker", "--grace", "0.5", entry=entry)
     eventually(lambda: held(fleet), 60)
     code, answer = worker.stop()
     assert (code, json.loads(answer)) == (0, {"ok": True, "events": {"released": 1}, "left": 0})
-    other = hire("other", lease=60.0)
-    eventually(lambda: fleet.committed() == 1, 50)  # long before the lease would have ended
+    other = hire("other")
+    eventually(lambda: fleet.committed() == 1, 120)  # long before the lease would have ended
     assert other.stop()[0] == 0
     assert max(fleet.effects().values()) == 1
 
@@ -166,11 +167,12 @@ def test_a_sync_entry_that_does_not_end_is_left_and_its_turn_is_free_when_its_le
 ) -> None:
     hold(fleet)
     fleet.defer("slow")
-    worker = hire("worker", "--grace", "0.5", environment={"FLEET_HOLD": "3600"})  # in one call that does not return
+    in_one_call = {"FLEET_HOLD": "3600"}  # that does not return
+    worker = hire("worker", "--grace", "0.5", lease=5.0, environment=in_one_call)
     eventually(lambda: held(fleet), 60)
     code, answer = worker.stop()
     assert (code, json.loads(answer)) == (1, {"ok": False, "events": {"left": 1}, "left": 1})
-    other = hire("other")
+    other = hire("other", lease=5.0)
     eventually(lambda: fleet.committed() == 1, 60)
     assert other.stop()[0] == 0
     fleet.assert_each_effect_happened_once(1)
@@ -184,7 +186,7 @@ def test_a_second_signal_ends_it_at_once(fleet: Fleet, hire: Any, eventually: Ev
     worker.send(signal.SIGINT)
     eventually(lambda: " stopping: SIGINT" in worker.said())
     worker.send(signal.SIGTERM)
-    code, _ = worker.wait(20)
+    code, _ = worker.wait()
     assert code == 128 + signal.SIGTERM
     assert " stopped at once: SIGTERM" in worker.said()
 
@@ -193,10 +195,10 @@ def test_a_new_turn_of_a_worker_that_died_before_it_began_is_driven_by_another(
     fleet: Fleet, hire: Any, eventually: Eventually
 ) -> None:
     fleet.defer("new")
-    worker = hire("worker", entry="die_once")
+    worker = hire("worker", entry="die_once", lease=3.0)
     assert worker.wait(60)[0] == -signal.SIGKILL
     assert fleet.statuses() == {}
-    other = hire("other", entry="die_once")
+    other = hire("other", entry="die_once", lease=3.0)
     eventually(lambda: fleet.committed() == 1, 60)
     assert other.stop()[0] == 0
 
@@ -212,12 +214,17 @@ def test_a_turn_that_does_not_get_on_is_looked_at_less_and_less_and_stops_no_oth
     time.sleep(4)  # several looks at the store
     assert worker.stop()[0] == 0
     log = worker.said()
-    assert log.count(" failed ") == 1
-    assert "RuntimeError: no luck, after" in log
-    again_at = log.rsplit("; again at ", 1)[1][:8]
-    failed_at = next(line[11:19] for line in log.splitlines() if " failed " in line)
+    told = [line for line in log.splitlines() if "(broken)" in line]
+    failed = next(line for line in told if " failed " in line)
+    assert "RuntimeError: no luck, after" in failed
+
+    def after_it(clock: str) -> int:
+        return (_seconds(clock) - _seconds(failed[11:19])) % 86_400
+
+    again_at = after_it(failed.rsplit("; again at ", 1)[1][:8])
     # Ten seconds after it failed, not after it began: an entry may have worked for hours.
-    assert 9 <= (_seconds(again_at) - _seconds(failed_at)) % 86_400 <= 11
+    assert 8 <= again_at <= 11
+    assert all(after_it(line[11:19]) >= again_at for line in told[told.index(failed) + 1 :])
     # Who knows better has it looked at now.
     assert fleet.defer("broken")
     other = hire("other")

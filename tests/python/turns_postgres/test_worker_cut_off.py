@@ -40,11 +40,12 @@ def test_a_queue_that_does_not_answer_is_opened_and_closed_at_once() -> None:
 def test_it_listens_to_signals_before_it_asks_the_database_anything(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"postgresql://nobody@127.0.0.1:{mute.getsockname()[1]}/none"
-        worker = FleetWorker(url, tmp_path, "worker", lease=6.0)
+        patient = {"TURN_JOURNAL_POSTGRES_TIMEOUT": "100"}
+        worker = FleetWorker(url, tmp_path, "worker", lease=6.0, environment=patient)
         try:
             mute.settimeout(60)
             with mute.accept()[0]:
-                code, answer = worker.stop(8)  # nobody waits for the answer, which has ten seconds
+                code, answer = worker.stop()  # nobody waits for the answer, which has a hundred seconds
         finally:
             worker.kill()
     assert (code, json.loads(answer)) == (0, {"ok": True, "events": {}, "left": 0})
@@ -75,9 +76,9 @@ def test_a_worker_that_is_cut_off_ends_soon_after_the_grace(
             told = time.monotonic()
             if state != "stopping":
                 worker.send(signal.SIGTERM)
-            assert worker.wait(40)[0] == code, worker.said()
-            # Of the turn, the queue, and what is left of both: six seconds, five, and one.
-            assert time.monotonic() - told < 15, worker.said()
+            assert worker.wait()[0] == code, worker.said()
+            # The grace, and of the turn, the queue, and what is left of both: six seconds, five, and one.
+            assert time.monotonic() - told < 28, worker.said()
         finally:
             worker.kill()
             way.come_back()
