@@ -31,6 +31,10 @@ DO $$ BEGIN
   EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_schema() || '_turn_queue');
 END $$
 """
+#: A schema that a user may not use is passed over by the search path, as if it were not there.
+_MAY_ENTER: Final = """
+SELECT nspname, has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = current_schema() || '_turn_queue'
+"""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS turn_queue_migrations "
     "(name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -97,6 +101,14 @@ def pending_migrations(url: str) -> list[str]:
     address = Address(url)
     try:
         with connect(address) as session:
+            name, may_enter = session.execute(_MAY_ENTER).fetchone() or (None, True)
+            if not may_enter:
+                raise JournalStoreError(
+                    f"This user may not use the queue of {address.shown}: GRANT USAGE ON SCHEMA {name}, and the rights "
+                    "on what is in it.",
+                    kind="store_denied",
+                    details={"database": address.shown, "schema": name},
+                )
             session.execute(ENTER)
             known = _known(session)
     except (UndefinedTable, InvalidSchemaName):
@@ -110,7 +122,7 @@ def refuse_other_version(url: str) -> None:
     """Raises when the queue's tables are missing or older than the procrastinate that is installed.
 
     Raises:
-        JournalStoreError: `store_schema_missing` or `store_schema_older`; or as `migrate`.
+        JournalStoreError: `store_schema_missing`, `store_schema_older`, or `store_denied`; or as `migrate`.
     """
     pending = pending_migrations(url)
     if pending:
