@@ -58,7 +58,7 @@ def schemas() -> str:
         parts.append(f"## `{path.stem}`\n\n{_described(schema)}\n")
     parts.append(
         "## The command line\n\nWhat each command answers under `--format json`, and what it writes to standard error "
-        "when it fails.\n"
+        "when it fails; a command line that cannot be read at all is told as text, with exit code 2.\n"
     )
     for path in sorted((ROOT / "schemas" / "command-line").glob("*.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))

@@ -95,6 +95,11 @@ def answering(command: Callable[P, Report | None]) -> Callable[P, None]:
             hint = _hint(error, kwargs.get("turn"), kwargs.get("root"))
             show_error(error.message, kind=error.kind, details=error.details, format=wanted, hint=hint)
             raise typer.Exit(exit_code(error)) from None
+        except typer.BadParameter as error:
+            if wanted is not Format.json:
+                raise  # typer shows it, with the command's usage
+            show_error(error.format_message(), kind="invalid_request", details={}, format=wanted)
+            raise typer.Exit(2) from None
         except OSError as error:
             where = "" if error.filename is None else f"{error.filename}: "
             show_error(f"{where}{error.strerror or error}", kind="io_failed", details={}, format=wanted)
@@ -151,9 +156,10 @@ def root_of(root: str | None) -> str:
     """The runtime root that was asked for, or the one of the working folder.
 
     Raises:
-        typer.BadParameter: None was given and the working folder is none.
+        typer.BadParameter: None was given and the working folder is none, or an empty one was.
         JournalNotFoundError: The one that was given is not there.
     """
+    must_be_said(root, "--root")
     if root is None:
         if not Path("goals").is_dir():
             raise typer.BadParameter(
@@ -166,6 +172,16 @@ def root_of(root: str | None) -> str:
             f"There is no folder {root}. Name the one that has goals/.", kind="root_not_found", details={"root": root}
         )
     return root
+
+
+def must_be_said(place: str | None, option: str) -> None:
+    """Refuses an empty place: a variable of a script that is not set would stand for the working folder.
+
+    Raises:
+        typer.BadParameter: It is empty.
+    """
+    if place == "":
+        raise typer.BadParameter("It is empty: say which place, or leave it out.", param_hint=option)
 
 
 def is_typed(value: str | None, variable: str) -> bool:

@@ -12,7 +12,7 @@ from ..errors import JournalNotFoundError
 from ..run_journal import RunJournal
 from ..run_journal.filesystem import default_path
 from ..turns.folder_root import run_journal_path
-from .invocation import ROOT_VARIABLE, is_typed, root_of, said_again, said_root
+from .invocation import ROOT_VARIABLE, is_typed, must_be_said, root_of, said_again, said_root
 
 _VARIABLE = "TURN_JOURNAL_RUNS"
 
@@ -48,6 +48,7 @@ def open_or_make_journal(db: str | None, root: str | None) -> RunJournal:
 
 def _place_of(db: str | None, root: str | None) -> str:
     """The journal that is named, or that of the turns that are, or the user's."""
+    must_be_said(db, "--db")
     db = _meant(db, root)
     if db is not None:
         return db

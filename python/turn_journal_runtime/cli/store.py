@@ -9,7 +9,7 @@ import typer
 
 from ..bridge import default_client
 from ..errors import JournalNotFoundError
-from .invocation import FormatOption, answering, root_of, short_name, shown_root
+from .invocation import FormatOption, answering, must_be_said, root_of, short_name, shown_root
 from .output import Block, Format, Heading, Line, Report, Rows
 from .progress import count_turns, progress
 
@@ -61,6 +61,8 @@ def copy(
     """
     from ..store_copy import copy_store
 
+    must_be_said(source, "SRC")
+    must_be_said(target, "DST")
     root_of(source)
     doing = "Comparing" if verify_only else "Copying"
     with progress(f"{doing} turns", count_turns(source, goal)) as bar:

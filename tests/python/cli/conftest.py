@@ -57,5 +57,5 @@ def _check(arguments: tuple[str | Path, ...], outcome: Outcome) -> None:
     if outcome.out:
         words = [str(word) for word in arguments[: 2 if arguments[0] in _GROUPS else 1]]
         fits("-".join(words), outcome.json)
-    elif outcome.code != 2:  # what is wrong with the command line itself is told to a person
+    elif not outcome.err.startswith("Usage:"):  # what cannot be read at all may not say how it wants its answer
         fits("error", json.loads(outcome.err))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sqlite3
@@ -99,6 +100,46 @@ def _typed(command: Command, shown: str, what: str, *more: str) -> int:
     assert told is not None, shown
     words = shlex.split(re.sub(r"\n {4}", "\n", told[1]).replace("JSON", "5"))
     return command(*what.split(), *more, *words).code
+
+
+@pytest.mark.parametrize("option", ["--db", "--root"])
+@pytest.mark.parametrize("command_line", [("runs",), ("run", "vacuum")])
+def test_an_empty_place_is_not_the_working_folder(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, command_line: tuple[str, ...]
+) -> None:
+    with RunJournal(tmp_path / "runs" / "journal.db") as journal:
+        journal.open_run("one")
+    (tmp_path / "goals").mkdir()
+    monkeypatch.chdir(tmp_path)
+    refused = command(*command_line, option, "")
+    assert (refused.code, "It is empty" in refused.err) == (2, True)
+
+
+def test_an_empty_root_is_not_the_working_folder_for_turns_either(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "goals").mkdir()
+    monkeypatch.chdir(tmp_path)
+    of_root = (("list",), ("prune", "--older-than", "1d"), ("inspect", "g/k"), ("recover",), ("verify",))
+    for arguments in (
+        *((*one, "--root", "") for one in of_root),
+        ("store", "copy", "", "x"),
+        ("store", "copy", ".", ""),
+    ):
+        refused = command(*arguments)
+        assert (refused.code, "It is empty" in refused.err) == (2, True)
+
+
+def test_what_a_command_refuses_of_its_own_line_is_json_where_answers_are(command: Command, tmp_path: Path) -> None:
+    refused = command("settle", "r", "0", "--db", filled(tmp_path / "runs.db"), "-f", "json")
+    assert refused.code == 2
+    assert json.loads(refused.err) == {
+        "error": {
+            "kind": "invalid_request",
+            "message": "Invalid value for --result: Give one of --result JSON and --absent.",
+            "details": {},
+        }
+    }
 
 
 def test_two_places_are_one_too_many(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
