@@ -19,6 +19,7 @@ from procrastinate.jobs import Job as QueuedJob
 from tests.python.turns.world import AGENT, GOAL, TODO, KilledError, ScriptedHost, Turn, rate_limited
 
 from turn_journal_runtime.errors import (
+    InvalidJournalError,
     JournalConflictError,
     JournalStoreError,
     StoreUnavailableError,
@@ -177,6 +178,43 @@ def test_a_turn_that_did_not_get_on_is_put_off_and_one_that_is_handed_in_again_i
     [(args, at)] = _waiting(database)
     assert (args["again"], at) == (0, None)
     assert not asyncio.run(defer_turn(database, **names))
+
+
+@pytest.mark.process
+def test_a_turn_that_sleeps_has_got_on_and_waits_no_longer_for_that_later(database: str) -> None:
+    due_at = time.time() + 3600
+
+    def sleeps(due: DueTurn) -> None:
+        raise TurnSuspended("It sleeps.", details={"due_at": due_at, "todo": due.todo_id})
+
+    asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO))
+    assert _work(database, sleeps, lambda: any(at for _, at in _waiting(database))) == Summary({"sleeps": 1}, 0)
+    [(args, at)] = _waiting(database)
+    assert (args["again"], at) == (0, pytest.approx(due_at, abs=0.01))
+
+
+@pytest.mark.process
+def test_a_turn_that_is_released_waits_for_another_worker_at_once(database: str) -> None:
+    at_work: list[str | None] = []
+
+    async def works(due: DueTurn) -> None:
+        at_work.append(due.todo_id)
+        await asyncio.Event().wait()
+
+    asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO))
+    assert _work(database, works, lambda: at_work) == Summary({"released": 1}, 0)
+    [(args, at)] = _waiting(database)
+    assert (args["again"], at is not None and at <= time.time()) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "moment", [float("nan"), float("inf"), 1.8e12, "soon", datetime(2030, 1, 1, tzinfo=UTC)], ids=repr
+)
+def test_a_time_that_is_none_is_refused_and_the_turn_does_not_wait(moment: Any, database: str) -> None:
+    with pytest.raises(InvalidJournalError, match="seconds since the epoch") as refused:
+        asyncio.run(defer_turn(database, goal_id=GOAL, agent_id=AGENT, todo_id=TODO, not_before=moment))
+    assert refused.value.details == {"field": "not_before"}
+    assert _waiting(database) == []
 
 
 def test_a_turn_is_handed_over_when_its_back_off_has_passed(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
