@@ -34,6 +34,7 @@ RunArgument: TypeAlias = Annotated[str, typer.Argument(help="The run's id, as `r
 StepArgument: TypeAlias = Annotated[int, typer.Argument(help="The step's number.", metavar="STEP", min=0)]
 
 _SHOWN_CHARACTERS = 80
+_SAID_CHARACTERS = 400
 KEY = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -191,6 +192,7 @@ def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting:
                     f"step {step.seq}, {step.tool}, key {step.idempotency_key}: "
                     + said_command("settle", [short_run(run_id), str(step.seq)], f"{where} --result JSON")
                     + ", or --absent when it did not happen"
+                    + _last_said(step)
                     for step in uncertain
                 ]
             ),
@@ -208,6 +210,14 @@ def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting:
             ),
         ]
     return blocks
+
+
+def _last_said(step: UncertainStep) -> str:
+    """What the last attempt at a step failed of: it may say that the tool has run."""
+    if step.error_type is None:
+        return ""
+    said = ": ".join(filter(None, (step.error_type, step.message)))
+    return f". Its last attempt failed: {_shortened(said, _SAID_CHARACTERS)}"
 
 
 @answering
@@ -316,5 +326,5 @@ def short_json(value: Any) -> str:
     return _shortened(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+def _shortened(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turn_journal_runtime import CallableHost, run_turn
-from turn_journal_runtime.errors import RunNotFoundError, TurnSuspended, UncertainEffectError
+from turn_journal_runtime.errors import InvalidJournalError, RunNotFoundError, TurnSuspended, UncertainEffectError
 from turn_journal_runtime.run_journal import DurableRun, JournalEvent, RunJournal
 
 if TYPE_CHECKING:
@@ -235,6 +235,21 @@ def test_a_user_without_a_name_says_who_decides(command: Command, db: Path, monk
     monkeypatch.setattr("getpass.getuser", nobody)
     outcome = command("approve", "died", "0", "--db", db)
     assert (outcome.code, "say who decides" in outcome.err) == (2, True)
+
+
+def test_a_tool_that_has_run_and_whose_result_could_not_be_recorded_is_told_as_such(
+    command: Command, tmp_path: Path
+) -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with (
+        RunJournal(tmp_path / "runs.db") as journal,
+        pytest.raises(InvalidJournalError),
+        DurableRun(journal, "r") as run,
+    ):
+        run.tool("pay", {}, lambda: endless)
+    shown = command("run", "show", "r", "--db", tmp_path / "runs.db").out
+    assert "The tool at step 0 of run 'r' has run and its result cannot be recorded" in " ".join(shown.split())
 
 
 def test_the_runs_of_turns_are_found_where_the_turns_are(
