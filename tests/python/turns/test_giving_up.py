@@ -216,9 +216,12 @@ def test_a_turn_that_is_over_stays_as_it_is(turn: Turn) -> None:
     assert turn.run(ScriptedHost()).ok
     assert turn.run(ScriptedHost({"result_kind": "stop"}), todo_id="stops").status == "stopped"
     stored = list(list_turn_journals(turn.root))
-    for todo, status in ((TODO, "committed"), ("stops", "stopped")):
-        given = give_up(turn, todo_id=todo)
-        assert (given.status, given.changed, given.by, given.run_id) == (status, False, None, None)
+    with turn.runs() as runs:
+        runs.open_run(PLAN.turn_key)  # its own program's business
+        for todo, status in ((TODO, "committed"), ("stops", "stopped")):
+            given = give_up(turn, todo_id=todo)
+            assert (given.status, given.changed, given.by, given.run_id) == (status, False, None, None)
+        assert runs.interrupted_runs() == [PLAN.turn_key]
     assert list(list_turn_journals(turn.root)) == stored
 
 

@@ -36,7 +36,7 @@ from turn_journal_runtime.worker import schema
 from turn_journal_runtime.worker.aio import defer_turn
 from turn_journal_runtime.worker.driving import FIRST_WAIT, LONGEST_WAIT, due_turn, outcome_of, stopped_turns
 from turn_journal_runtime.worker.log import LOGGER
-from turn_journal_runtime.worker.queue import DRIVE, FIND, Job, defer, open_queue
+from turn_journal_runtime.worker.queue import DRIVE, FIND, Job, defer, open_queue, waiting_in
 from turn_journal_runtime.worker.worker import Summary, _Again, _NoRoom, _unheard, _Worker, run_worker
 
 if TYPE_CHECKING:
@@ -503,6 +503,36 @@ def test_a_jobs_end_that_could_not_be_noted_is_not_told_and_any_other_error_is()
             _unheard(loop, {"exception": error})
         loop.close()
     assert [type(one["exception"]) for one in told] == [ValueError]
+
+
+def test_what_waits_of_one_goal_is_told_without_that_of_others(database: str) -> None:
+    async def put() -> list[set[tuple[str, str]]]:
+        queue = open_queue(database, for_one_call=True)
+        async with queue.open_async():
+            for job in (JOB, JOB._replace(goal_id="other")):
+                await defer(queue, job)
+            return [await waiting_in(queue, goal_id) for goal_id in (GOAL, "other", None, "none")]
+
+    own, other = (GOAL, KEY), ("other", KEY)
+    assert asyncio.run(put()) == [{own}, {other}, {own, other}, set()]
+
+
+@pytest.mark.process
+def test_a_program_that_had_a_worker_has_its_own_handlers_again(database: str) -> None:
+    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None: ...
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(handler)
+        worker = asyncio.create_task(run_worker(database, _fail, every=60, grace=0))
+        await asyncio.sleep(0)
+        assert loop.get_exception_handler() is _unheard
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(worker, 30)
+        assert loop.get_exception_handler() is handler
+        assert [loop.remove_signal_handler(which) for which in (signal.SIGTERM, signal.SIGINT)] == [False, False]
+
+    asyncio.run(work())
 
 
 def test_a_turn_waits_once_for_the_earlier_of_two_times(database: str) -> None:
