@@ -184,6 +184,31 @@ def test_a_server_that_stays_away_is_a_typed_error_that_says_what_is_known(
             journal.fork("r", "s", upto=0)
 
 
+@pytest.mark.parametrize(
+    ("use", "kind"),
+    [
+        (lambda journal: journal.append(iteration(0, "<marked>")), "store_outcome_unknown"),
+        (lambda journal: journal.run_meta("<marked>"), "store_unavailable"),
+        (lambda journal: journal.events("<marked>"), "store_unavailable"),
+    ],
+    ids=["a write", "a query", "a query in parts"],
+)
+def test_what_was_sent_to_a_server_that_stays_away_is_not_known_where_it_changes_something(
+    proxy: Proxy,
+    moment: Moment,
+    monkeypatch: pytest.MonkeyPatch,
+    use: Callable[[RunJournal], object],
+    kind: str,
+) -> None:
+    monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "2")
+    with RunJournal(proxy.url) as journal:
+        journal.open_run("r")
+        proxy.cut(moment, b"<marked>", then="close")
+        with pytest.raises(StoreUnavailableError) as caught:
+            use(journal)
+    assert (caught.value.kind, proxy.cuts) == (kind, 1)
+
+
 def test_a_commit_that_cannot_be_looked_up_is_not_known(
     proxy: Proxy, moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,8 @@ class Database:
     def read(self, sql: str, parameters: Iterable[Any] = ()) -> list[Row]:
         """All rows of a query, or those that a statement returns, which may arrive twice."""
         statement = translated(sql)
-        return self._persist(lambda session: session.execute(statement, tuple(parameters)).fetchall())
+        is_query = sql.startswith("SELECT")
+        return self._persist(lambda session: session.execute(statement, tuple(parameters)).fetchall(), is_query)
 
     def collect(self, sql: str, parameters: Iterable[Any], gather: Callable[[Iterator[Row]], T]) -> T:
         """What becomes of a query's rows; they come in parts while the server still reads."""
@@ -134,14 +135,14 @@ class Database:
                 size = _CHUNK if psycopg.capabilities.has_stream_chunked() else 1
                 return gather(cursor.stream(translated(sql), tuple(parameters), size=size))
 
-        return self._persist(work)
+        return self._persist(work, is_query=True)
 
     def try_to_write(self, sql: str, parameters: Iterable[Any]) -> None:
         """Runs one statement if that can be done now, for what time does too."""
         with suppress(psycopg.Error), self._lent(seconds=1) as session:
             session.execute(translated(sql), tuple(parameters))
 
-    def _persist(self, work: Callable[[Session], T]) -> T:
+    def _persist(self, work: Callable[[Session], T], is_query: bool = False) -> T:
         """Does something until it is done, or has failed for good, or the time for it is over."""
         pause = _Pause(self._settings.postgres_timeout)
         outcome: Outcome = "not_applied"
@@ -150,7 +151,7 @@ class Database:
                 with self._lent() as session:
                     return work(session)
             except psycopg.Error as error:
-                if is_lost(error) and not isinstance(error, PoolTimeout):
+                if is_lost(error) and not isinstance(error, PoolTimeout) and not is_query:
                     outcome = "unknown"
                 # What is left of a transaction is begun again by whoever began it.
                 within = self._held() is not None
