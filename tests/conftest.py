@@ -38,9 +38,12 @@ _HELPERS: Final = {"multiprocessing.resource_tracker", "multiprocessing.forkserv
 _STARTS: Final = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"}
 
 
+# A shell that starts the suite in the background has it ignored, and so would every program that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell that starts the suite in the background has it ignored, and so would every program that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# As under `nohup`.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class _Children:

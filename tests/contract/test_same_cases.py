@@ -22,7 +22,7 @@ TYPESCRIPT_RUNNER = "ts/test/journal/Contract.test.ts"
 def run_by_typescript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     output = tmp_path_factory.mktemp("vitest") / "report.json"
     command = [str(NODE), str(VITEST), "run", TYPESCRIPT_RUNNER, "--reporter=json", f"--outputFile={output}"]
-    subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=100)
+    subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=240)
     (report,) = json.loads(output.read_text("utf-8"))["testResults"]
     return [
         f"{test['ancestorTitles'][1]}: {test['title']}"

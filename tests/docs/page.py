@@ -157,7 +157,7 @@ def _command(line: str, exit_code: int) -> str:
     if words[0] == "cat" and words[1] == ">":
         raise DocumentError("give the block a title instead of writing a file by hand")
     done = subprocess.run(  # noqa: S602 - a page's commands are shell
-        line, shell=True, capture_output=True, text=True, timeout=120, check=False, env=_environment()
+        line, shell=True, capture_output=True, text=True, timeout=240, check=False, env=_environment()
     )
     code = 128 - done.returncode if done.returncode < 0 else done.returncode
     if code != exit_code:
@@ -183,7 +183,7 @@ def _look_up(words: list[str]) -> None:
             raise DocumentError(f"npm has no script {name}")
     if words[:2] == ["npx", "turn-journal-core"]:
         command = [_node(), str(ROOT / "dist" / "core.mjs"), "--help"]
-        offered = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        offered = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout.split()
         missing = [word for word in words[2:] if (word.startswith("-") or word == words[2]) and word not in offered]
         if missing:
             raise DocumentError(f"turn-journal-core has no {missing}")
@@ -205,7 +205,7 @@ def _typescript(code: str, exit_code: int) -> str:
             [_node(), "--disable-warning=ExperimentalWarning", file.name],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
     if done.returncode != exit_code:

@@ -30,7 +30,7 @@ def _run(command: list[str], workspace: Path, **variables: str) -> subprocess.Co
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"),
     }
     return subprocess.run(
-        [*command, str(workspace)], capture_output=True, text=True, env=environment, timeout=60, check=False
+        [*command, str(workspace)], capture_output=True, text=True, env=environment, timeout=240, check=False
     )
 
 

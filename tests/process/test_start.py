@@ -237,7 +237,7 @@ print("told")
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts descriptors by /proc")
 def test_a_caller_without_descriptors_or_threads_left_is_told_and_loses_no_more_of_them() -> None:
-    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", EXHAUSTED], capture_output=True, text=True, timeout=240, check=False)
     assert (done.stdout.strip(), done.returncode) == ("told", 0), done.stderr
 
 

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.process, pytest.mark.timeout(200)]
 def run(command: list[str], *arguments: object) -> str:
     """What a program prints."""
     command = [*command, *map(str, arguments)]
-    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=240)
     assert ended.stderr == ""
     return ended.stdout
 

@@ -63,7 +63,7 @@ def typescript(scenario: Scenario, *arguments: object) -> subprocess.CompletedPr
 
 def run(command: list[str], scenario: Scenario, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*command, str(scenario.address), str(scenario.folder), *map(str, arguments)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=240)
 
 
 def drive(

@@ -131,7 +131,7 @@ def strike_parent(node: str, bundle: Path, fault: str, method: str, params: dict
         env={"TURN_JOURNAL_FAULT": f"{fault}:kill_parent"},
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert parent.returncode == -9, f"{fault}: the step was not reached"

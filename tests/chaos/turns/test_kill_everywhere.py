@@ -56,6 +56,7 @@ def points(servers: SimpleQueue[DriverServer], tmp_path_factory: pytest.TempPath
     return list(outcome["points"])
 
 
+@pytest.mark.timeout(900)
 def test_a_turn_is_killed_at_every_boundary(
     servers: SimpleQueue[DriverServer], points: list[str], tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_turn_is_killed_at_every_boundary(
         print(f"\nkilled at {sum(pool.map(run, cases))} boundaries: {len(points)} places, {len(PROVIDERS)} providers")
 
 
+@pytest.mark.timeout(900)
 def test_a_turn_is_killed_at_random_instants_until_it_ends(
     servers: SimpleQueue[DriverServer], points: list[str], tmp_path: Path
 ) -> None:

@@ -278,7 +278,7 @@ def test_both_languages_run_the_same_cases(tmp_path: Path) -> None:
         "--reporter=json",
         f"--outputFile={output}",
     ]
-    subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=100)
+    subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=240)
     (report,) = json.loads(output.read_text("utf-8"))["testResults"]
     passed = {test["title"] for test in report["assertionResults"] if test["status"] == "passed"}
     expected = {case["name"] for case in SCRIPTS}
@@ -295,7 +295,7 @@ def test_both_languages_make_the_same_tables(tmp_path: Path) -> None:
         "await Effect.runPromise(Effect.scoped(make({ path: process.argv[1] })))\n"
     )
     command = [str(NODE), "--input-type=module-typescript", "--eval", program, str(tmp_path / "ts.db")]
-    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60, stderr=subprocess.DEVNULL)
+    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=240, stderr=subprocess.DEVNULL)
     RunJournal(tmp_path / "python.db").close()
     schemas = []
     for name in ("ts.db", "python.db"):

@@ -50,7 +50,7 @@ runtime.close()
 
 def test_a_child_leaves_the_conversations_to_its_parent(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "chat.db")], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "chat.db")], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     child, answer, *closed = done.stdout.splitlines()

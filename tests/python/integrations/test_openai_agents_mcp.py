@@ -31,7 +31,7 @@ def _run(folder: Path, kill_in: str = "") -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "KILL_IN": kill_in},
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

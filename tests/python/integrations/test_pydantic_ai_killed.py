@@ -25,7 +25,7 @@ def _run(folder: Path, form: str, kill_in: str = "") -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         env={**os.environ, "KILL_IN": kill_in},
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -339,6 +339,6 @@ def test_a_restore_that_is_killed_is_finished_by_the_next(workspace: Path) -> No
         for change in (CHANGES[0], CHANGES[2], CHANGES[3], CHANGES[7], CHANGES[11], CHANGES[12]):
             change_it(workspace, change)
         command = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_RESTORING), str(workspace), checkpoint, str(left)]
-        subprocess.run(command, check=False, timeout=60)
+        subprocess.run(command, check=False, timeout=240)
         checkpoints.restore(checkpoint)
         assert state(workspace) == before

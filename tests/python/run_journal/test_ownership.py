@@ -344,7 +344,7 @@ def test_a_child_takes_up_the_run_of_the_parent_that_died(path: Path) -> None:
     """The child inherits what the parent knew of its own locks, but not the locks."""
     # The parent's number is not known before it runs: it is the shell's, which becomes it.
     command = ["sh", "-c", 'exec "$0" -c "$1" "$2" $$', sys.executable, textwrap.dedent(FORKING), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "parent\n"), done.stderr
 
 

@@ -162,13 +162,24 @@ def test_a_claim_sees_all_that_the_driver_before_recorded(schema: Schema) -> Non
 def test_an_async_drive_does_not_block_the_loop(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is away until the loop lets it come back, and many writes wait for it."""
 
+    let_back: list[str] = []
+
+    def come_back(by: str) -> None:
+        let_back.append(by)
+        proxy.come_back()
+
+    def go_away() -> None:
+        proxy.cut_off()
+        late = threading.Timer(10, come_back, ("somebody else",))
+        late.start()
+        asyncio.get_running_loop().call_later(1, come_back, "the loop")
+        asyncio.get_running_loop().call_later(1, late.cancel)
+
     async def main() -> list[Any]:
         async with AsyncDurableRun(journal, "r") as run:
-            proxy.cut_off()
-            asyncio.get_running_loop().call_later(1, proxy.come_back)
+            go_away()
             results = await asyncio.gather(*(run.tool("t", {"n": n}, lambda n: n) for n in range(50)))
-            proxy.cut_off()
-            asyncio.get_running_loop().call_later(1, proxy.come_back)
+            go_away()
             with pytest.raises(RuntimeError):
                 async with AsyncDurableRun(journal, "s"):
                     raise RuntimeError
@@ -177,6 +188,7 @@ def test_an_async_drive_does_not_block_the_loop(schema: Schema, monkeypatch: pyt
     monkeypatch.setenv("TURN_JOURNAL_POSTGRES_TIMEOUT", "20")
     with Proxy(schema) as proxy, RunJournal(proxy.url) as journal:
         assert asyncio.run(main()) == list(range(50))
+        assert let_back == ["the loop"] * 2
         assert journal.interrupted_runs() == ["s"]
 
 

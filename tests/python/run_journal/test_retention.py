@@ -248,7 +248,7 @@ def test_a_prune_that_is_killed_leaves_whole_runs(address: Address, killed_at: i
             fill(journal, run_id)
         before = rows(journal)
     command = [sys.executable, "-c", _PROGRAM, str(address), str(killed_at)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     with RunJournal(address) as journal:
         left = rows(journal)

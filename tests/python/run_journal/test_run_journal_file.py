@@ -41,7 +41,7 @@ def bytes_beside(path: Path) -> dict[str, bytes]:
 
 def run_python(program: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, **options)
 
 
 # Where it is

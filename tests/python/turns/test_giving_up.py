@@ -681,7 +681,7 @@ def test_a_process_that_is_killed_between_the_two_writes_leaves_what_the_next_on
     turn.kill(CallableHost(working))
     leases = {"TURN_JOURNAL_TURN_LEASE": "2", "TURN_JOURNAL_RUN_LEASE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(root)], env={**os.environ, **leases}, timeout=60, check=False
+        [sys.executable, "-c", KILLED, str(root)], env={**os.environ, **leases}, timeout=240, check=False
     )
     assert done.returncode == -signal.SIGKILL
     assert turn.journal["status"] == "failed"
