@@ -55,7 +55,7 @@ const failureOf = (database: string, code: string): StoreFailure => {
   if (code === "42P01" || code === "3F000") return schemaMissing(database)
   if (code === "42703") return schemaOlder(database, null)
   if (code.startsWith("28")) return denied(database, code, LOGIN)
-  if (code === "42501") return denied(database, code, "this user may not read and write the store's tables")
+  if (code === "42501") return denied(database, code, "this user lacks a right to the store's tables, or to make them")
   if (code === "3D000") return denied(database, code, "there is no such database")
   if (code === "25006") return denied(database, code, "it is read-only")
   if (code === "53100") {
