@@ -285,9 +285,11 @@ def test_only_its_owner_s_and_a_consistent_turn_is_given_up(turn: Turn) -> None:
         give_up(turn, agent_id="another", turn_key=PLAN.turn_key)
     assert blocked.value.decision["reason"] == "journal_inconsistent"
     assert (turn.journal, turn.is_driven) == (before, False)
+    stored = turn.stored
     for missing in ({"todo_id": "none"}, {"turn_key": "none"}, {"todo_id": TODO, "turn_instance_id": "2"}):
         with pytest.raises(JournalNotFoundError):
             give_up(turn, **missing)
+    assert turn.stored == stored, "and no lease of what is not there"
 
 
 @pytest.mark.parametrize(
