@@ -102,7 +102,8 @@ def typed_error(error: Exception, path: str) -> TurnJournalError:
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
         return JournalStoreError(
             f"{path} cannot be used ({error}); nothing was changed. The file and its folder must be writable by this "
-            "user, for reading too: where they are not, copy the file, and its -wal beside it, to where they are.",
+            "user, for reading too, and their disk must have room: where that is not so, copy the file, and its -wal "
+            "beside it, to where it is.",
             details=details,
         )
     return JournalStoreError(f"SQLite refused the operation on {path}: {error}.", details=details)

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import orjson
@@ -159,7 +160,7 @@ class DurableSteps(Recording):
                 yield Write(drive.insert, seq, KIND_TOOL_RESULT, text)
                 return value["result"]
             if not isinstance(answer, Absent):
-                raise self._halt(_uncertain(self._run_id, seq, name, key, attempt, self._typed("settle", seq)))
+                raise self._halt(_uncertain(self._run_id, seq, name, key, attempt, partial(self._typed, "settle", seq)))
         return (yield from self._attempt_tool(seq, drive, key, args, fn))
 
     def _attempt_tool(self, seq: int, drive: Drive, key: str, args: Arguments, fn: Callable[..., Any]) -> Step[Any]:
@@ -241,11 +242,12 @@ class DurableSteps(Recording):
         yield Write(write, seq, KIND_MODEL_DECISION, as_stored(kept))
         return value["response"]
 
-    def _typed(self, command: str, seq: int) -> str:
+    def _typed(self, command: str, seq: int, options: str = "") -> str:
         """What to type to say something about a step. An address of a database may hold a password."""
         path = self._journal.path
-        where = f" --db {shlex.quote(path)}" if os.path.isabs(path) else ""
-        return f"turn-journal {command} {shlex.quote(self._run_id)} {seq}{where}"
+        options = f" --db {shlex.quote(path)}{options}" if os.path.isabs(path) else options
+        step = f"{shlex.quote(self._run_id)} {seq}"
+        return f"turn-journal {command}" + (f"{options} -- {step}" if self._run_id[0] == "-" else f" {step}{options}")
 
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
         if not isinstance(text, str) or not text:
@@ -348,10 +350,13 @@ def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None, typed: str) -> UncertainEffectError:
-    known = (
-        "" if attempt is None or attempt.error_type is None else f" Its last attempt ended with {attempt.error_type}."
-    )
+def _uncertain(
+    run_id: str, seq: int, tool: str, key: str, attempt: Attempt | None, typed: Callable[[str], str]
+) -> UncertainEffectError:
+    known = ""
+    if attempt is not None and attempt.error_type is not None:
+        ended = f"{attempt.error_type}: {attempt.message}" if attempt.message else attempt.error_type
+        known = f" Its last attempt ended with {ended.rstrip('.'):.300}."
     choices = [
         f"settle({run_id!r}, {seq}, result=…)",
         f"settle({run_id!r}, {seq}, absent=True)",
@@ -361,7 +366,7 @@ def _uncertain(run_id: str, seq: int, tool: str, key: str, attempt: Attempt | No
     return UncertainEffectError(
         f"Tool {tool!r} at step {seq} of run {run_id!r} may have run: it was begun with the key {key!r}, and no "
         f"outcome is recorded.{known} It was not run again. Find out with that key, then settle it, with "
-        f"`RunJournal.settle` or on the command line: `{typed} --result JSON` when it happened, `{typed} --absent` "
-        "when it did not. Or declare the tool: restart_safe=True, or a readback.",
+        f"`RunJournal.settle` or on the command line: `{typed(' --result JSON')}` when it happened, "
+        f"`{typed(' --absent')}` when it did not. Or declare the tool: restart_safe=True, or a readback.",
         details={"run_id": run_id, "seq": seq, "tool": tool, "idempotency_key": key, "choices": choices},
     )

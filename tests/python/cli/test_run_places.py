@@ -13,7 +13,7 @@ import pytest
 from tests.python.cli.filled_journal import filled
 
 from turn_journal_runtime import DurableRun, JournalEvent, RunJournal
-from turn_journal_runtime.errors import TurnSuspended
+from turn_journal_runtime.errors import TurnSuspended, UncertainEffectError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +91,22 @@ def test_what_to_type_about_a_run_can_be_typed_whatever_it_is_called(
     assert command("run", "export", "--to", file, "--db", db, "--", name).code == 0
     assert _typed(command, command("run", "import", file, "--db", tmp_path / "to here.db").out, "run show") == 0
     assert _typed(command, command("run", "backup", "--to", tmp_path / "a copy.db", "--db", db).out, "runs") == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_error_says_to_type_can_be_typed(command: Command, tmp_path: Path, name: str) -> None:
+    def pay() -> None:
+        raise KeyboardInterrupt
+
+    with RunJournal(tmp_path / "my runs.db") as journal:
+        with pytest.raises(KeyboardInterrupt), DurableRun(journal, name) as run:
+            run.tool("pay", {}, pay)
+        with pytest.raises(UncertainEffectError) as uncertain, DurableRun(journal, name) as run:
+            run.tool("pay", {}, pay)
+        with pytest.raises(TurnSuspended) as asks, DurableRun(journal, f"{name} asks") as run:
+            run.approval("Publish?")
+    assert _typed(command, str(uncertain.value), "settle") == 0
+    assert _typed(command, str(asks.value), "approve", "--by", "ada") == 0
 
 
 def _typed(command: Command, shown: str, what: str, *more: str) -> int:

@@ -18,6 +18,7 @@ from turn_journal_runtime.errors import (
     ReplayDivergenceError,
     ResumeBudgetExhaustedError,
     TurnSuspended,
+    UncertainEffectError,
 )
 from turn_journal_runtime.run_journal import (
     KIND_TOOL_CALL,
@@ -83,6 +84,8 @@ def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(form: Form,
     with pytest.raises(InvalidJournalError, match="has run and its result cannot be recorded"):
         drive(form, journal, "r", lambda run: run.tool("t", {}, tool))
     assert [step.tool for step in journal.uncertain("r")] == ["t"]
+    with pytest.raises(UncertainEffectError, match="its result cannot be recorded"):
+        drive(form, journal, "r", lambda run: run.tool("t", {}, tool))
 
 
 def test_an_async_function_in_the_sync_form_is_refused(journal: RunJournal) -> None:

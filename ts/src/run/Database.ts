@@ -227,7 +227,7 @@ const typed = (error: unknown, path: string): unknown => {
   return new StoreFailure({
     kind: "store_io_failed",
     message: REFUSED.has(primary)
-      ? `${path} cannot be used (${error.message}); nothing was changed. The file and its folder must be writable by this user, for reading too: where they are not, copy the file, and its -wal beside it, to where they are.`
+      ? `${path} cannot be used (${error.message}); nothing was changed. The file and its folder must be writable by this user, for reading too, and their disk must have room: where that is not so, copy the file, and its -wal beside it, to where it is.`
       : `SQLite refused the operation on ${path}: ${error.message}.`,
     details
   })

@@ -144,9 +144,10 @@ export const uncertainEffect = (
   seq: number,
   tool: string,
   key: string,
-  lastError: string | null
+  last: { readonly errorType: string | null; readonly message: string | null } | undefined
 ): UncertainEffect => {
-  const known = lastError ? ` Its last attempt ended with ${lastError}.` : ""
+  const ended = last?.message ? `${last.errorType}: ${last.message}` : last?.errorType
+  const known = ended ? ` Its last attempt ended with ${ended.replace(/\.+$/, "").slice(0, 300)}.` : ""
   const settle = `settle(${JSON.stringify(runId)}, ${seq}`
   return new UncertainEffect({
     kind: "effect_uncertain",

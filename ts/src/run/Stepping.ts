@@ -129,9 +129,7 @@ export const make = (driving: Driving, attempting: Attempting): DurableRun => {
                 return value["result"] ?? null
               }
               if (answer._tag === "Unknown") {
-                return yield* Effect.fail(
-                  halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt?.errorType ?? null))
-                )
+                return yield* Effect.fail(halt(uncertainEffect(runId, seq, name, plan.key, plan.attempt)))
               }
             }
             return yield* attemptTool(seq, plan.key, run)

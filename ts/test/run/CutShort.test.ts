@@ -111,6 +111,19 @@ describe("steps that are cut short", () => {
     )
   )
 
+  it.live("what could not be recorded is told of a step in doubt", () =>
+    withJournal((journal) =>
+      Effect.gen(function* () {
+        const deep = JSON.parse("[".repeat(130) + "]".repeat(130))
+        const loop = (run: DurableRun) => run.tool("t", {}, Effect.succeed(deep))
+        yield* Effect.flip(journal.drive("r", loop))
+        const error = yield* Effect.flip(journal.drive("r", loop))
+        assert.strictEqual(error._tag, "UncertainEffect")
+        assert.include(error.message, "has run and its result cannot be recorded")
+      })
+    )
+  )
+
   it.live("a question of an inner run suspends the outer one", () =>
     withJournal((journal) =>
       Effect.gen(function* () {
