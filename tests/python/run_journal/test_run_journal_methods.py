@@ -223,7 +223,7 @@ def test_append_many_is_all_or_none(journal: RunJournal) -> None:
     journal.append(JournalEvent("r", 0, KIND_ITERATION, {"index": 0}))
     events = [JournalEvent("r", n, KIND_ITERATION, {"index": -n}) for n in range(500)]
     with pytest.raises(InvalidJournalError):
-        journal.append_many([*events, JournalEvent("r", 500, KIND_ITERATION, {1: "a key"})])  # type: ignore[dict-item]
+        journal.append_many([*events, JournalEvent("r", 500, KIND_ITERATION, {1: "a", "1": "key"})])  # type: ignore[dict-item]
     assert journal.replay_index("r") == {(0, KIND_ITERATION): {"index": 0}}
 
 
