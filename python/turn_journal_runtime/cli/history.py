@@ -65,6 +65,12 @@ def history(
     return Report(transitions, [Rows(columns, rows, STATUS_STYLES)])
 
 
+def was_pruned(path: Path | str) -> bool:
+    """Whether a turn was pruned, so that nobody can take it up again."""
+    transitions = turn_history(path)
+    return bool(transitions) and transitions[-1]["pruned"]
+
+
 def _differences(path: Path | str, transitions: Sequence[TurnTransition], turn: str) -> Report:
     document: list[TransitionChanges] = []
     blocks: list[Block] = []

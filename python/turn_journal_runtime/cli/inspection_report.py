@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: A violation that says only that the turn is still open.
 _OPEN = "journal_not_terminal"
+_PRUNED = ("OVER, and not to be taken up again: it was given up, and then pruned.", "bold red")
+_BEGIN_ANOTHER = "Start a new turn for the same work."
 
 
 def report_of(
@@ -21,6 +23,7 @@ def report_of(
     inspection: Inspection,
     *,
     given_up: Mapping[str, Any] | None = None,
+    pruned: bool = False,
     owner_assumed: bool = False,
     failure: str | None = None,
 ) -> Report:
@@ -30,11 +33,12 @@ def report_of(
         turn: What the turn is called.
         inspection: What the core says of it; it is the report's document, as it is.
         given_up: Who gave it up, when and why.
+        pruned: Whether it was given up, and then pruned.
         owner_assumed: Whether the agent was taken from the journal itself.
         failure: What the turn failed of, as its journal tells it.
     """
     decision = inspection["recovery_decision"]
-    verdict, style = _verdict(inspection)
+    verdict, style = _PRUNED if pruned else _verdict(inspection)
     reason = explain_reason(decision["reason"])
     # That an open turn is open is no second reason, neither why it may go on nor why it may not.
     violations = [name for name in inspection["violations"] if name != _OPEN] or (
@@ -54,7 +58,13 @@ def report_of(
             ]
         ),
         Heading("What to do"),
-        Points(list(dict.fromkeys([reason.what_to_do, *(text.what_to_do for _, text in named)]))),
+        Points(
+            list(
+                dict.fromkeys(
+                    [_BEGIN_ANOTHER if pruned else reason.what_to_do, *(text.what_to_do for _, text in named)]
+                )
+            )
+        ),
         Heading("What the turn is known to have done"),
         Points([_effect(name, inspection) for name in EFFECTS]),
     ]

@@ -23,6 +23,7 @@ from ..turns.lease import is_driven
 from ..turns.outcome import TurnResult, retry_due
 from ..turns.transitions import giving_up
 from .explanations import explain_reason
+from .history import was_pruned
 from .invocation import (
     FormatOption,
     ResolverOption,
@@ -105,8 +106,8 @@ def recover(
         nothing = (
             no_turns(runtime_root, goal) or "Nothing to recover."
             if where is None
-            else "That turn may not go on, or is over; `turn-journal inspect` says which, and why. "
-            "A failed one goes on with --retry-failed."
+            else "That turn may not go on, or is over; `turn-journal inspect` says which, and why."
+            + ("" if retry_failed else " A failed one goes on with --retry-failed.")
         )
         return Report([], [Line(nothing, "green" if where is None else "yellow")], code=0 if where is None else 1)
     drive = _entry(entry) if yes and any(one.waits is None and one.turn["damage"] is None for one in found) else None
@@ -162,9 +163,10 @@ def _failed(
         "recovery_decision": None,
     }
     try:
-        journal = load_turn_journal(turn_journal_path(runtime_root, goal_id=goal_id, turn_key=turn_key))
+        path = turn_journal_path(runtime_root, goal_id=goal_id, turn_key=turn_key)
+        journal = load_turn_journal(path)
         agent = owner_of(journal)
-        if not agent or (giving_up(journal) is not None and not is_named):
+        if not agent or (giving_up(journal) is not None and (not is_named or was_pruned(path))):
             return None
         decision = inspect_turn_journal(
             runtime_root,

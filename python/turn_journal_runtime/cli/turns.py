@@ -13,6 +13,7 @@ from ..journal import (
     turn_journal_path,
 )
 from ..turns.transitions import giving_up
+from .history import was_pruned
 from .inspection_report import failure_of, report_of
 from .invocation import (
     FormatOption,
@@ -54,7 +55,8 @@ def inspect(
     """
     where = address_of(turn, root)
     resolve = None if resolver is None else callable_named(resolver, "--resolver")
-    journal = load_turn_journal(turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key))
+    path = turn_journal_path(where.root, goal_id=where.goal_id, turn_key=where.turn_key)
+    journal = load_turn_journal(path)
     owner = owner_of(journal) if agent is None else agent
     names: dict[str, Any] = {"goal_id": where.goal_id, "agent_id": owner, "turn_key": where.turn_key}
     if resolve is not None:
@@ -66,4 +68,11 @@ def inspect(
         inspection = interpret_turn_journal_projection(journal, **names, retry_failed=retry_failed)
     given_up = giving_up(journal)
     failure = failure_of(journal) if given_up is None else None
-    return report_of(str(where), inspection, given_up=given_up, owner_assumed=agent is None, failure=failure)
+    return report_of(
+        str(where),
+        inspection,
+        given_up=given_up,
+        pruned=given_up is not None and was_pruned(path),
+        owner_assumed=agent is None,
+        failure=failure,
+    )

@@ -100,7 +100,13 @@ def test_prune_removes_a_turn_that_was_given_up_when_it_is_told_to(command: Comm
     give_up_turn(tmp_path, **names, reason="It is obsolete.", by="ann")
     assert command(*(one for one in prune if one != "--given-up"), "--yes").out == "Pruned: 0 turns.\n"
     assert command(*prune).out.startswith("To be pruned: 1 turn, 1 run.")
+    turn = f"g/{plan_turn(**names).turn_key}"
+    again = ("recover", turn, "--retry-failed", "-r", tmp_path)
+    assert "goes on from" in command(*again).out
     assert command(*prune, "--yes").out == "Pruned: 1 turn, 1 run.\n"
+    assert "given up, and then pruned" in command("inspect", turn, "-r", tmp_path).out
+    refused = command(*again)
+    assert (refused.code, "may not go on" in refused.out, "--retry-failed" in refused.out) == (1, True, False)
 
 
 def test_prune_removes_the_runs_of_turns_and_names_those_that_stay(command: Command, tmp_path: Path) -> None:
