@@ -3,28 +3,43 @@
 SQLite notes in the process's memory which of its connections holds which lock. A child that inherits such a note
 believes it: it skips locks that it does not have, or waits for ever for one that nobody will release. So no thread is
 in the middle of a call and no connection is open while a process forks, and parent and child each open their own.
+
+The same is true of modules that another thread is loading, as a first call does: nobody would release their locks in
+the child. They are waited for.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
-from typing import Final, Protocol
+from contextlib import suppress
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 __all__ = ["Forked", "stands_still"]
 
 
 class Forked(Protocol):
-    """What has a connection, each of which it opens and uses under a lock of its own."""
+    """What is used under a lock of its own, such as a connection."""
 
     def _pause(self) -> None:
-        """Takes the lock, and closes the connection; whoever needs it next opens it again."""
+        """Takes the lock, and closes a connection; whoever needs it next opens it again."""
 
     def _go_on(self) -> None:
         """Releases the lock."""
 
 
+#: What a call of ours may load. Not all that there is: a program may run to its end within an import of its own.
+_LIBRARIES: Final = sys.stdlib_module_names | {
+    *(__name__.partition(".")[0], "dulwich", "filelock", "jsonschema_rs", "opentelemetry", "orjson", "platformdirs"),
+    *("psycopg", "psycopg_pool", "pydantic", "pydantic_core", "pydantic_settings"),
+}
+#: A thread that waits for what this one is loading cannot be waited for.
+_MOST_WAITS: Final = 100
+#: Python's own; where it has none that can be seen, nothing is waited for.
+_module_locks: Final[dict[str, Any]] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
 #: One thread forks at a time: two that did would release each other's locks, or wait for them.
 _fork: Final = threading.RLock()
 _all: Final[WeakSet[Forked]] = WeakSet()
@@ -38,7 +53,28 @@ def stands_still(one: Forked) -> None:
         _all.add(one)
 
 
+def _loading() -> list[str]:
+    """The libraries that other threads are loading: those whose locks they hold."""
+    here = threading.get_ident()
+    locks = {name: lock() for name, lock in list(_module_locks.items()) if name.partition(".")[0] in _LIBRARIES}
+    return [name for name, lock in locks.items() if getattr(lock, "owner", None) not in (None, here)]
+
+
 def _before_fork() -> None:
+    _hold_still()
+    for _ in range(_MOST_WAITS):
+        names = _loading()
+        if not names:
+            return
+        # Not waited for with the locks held, which may be needed over there.
+        _after_fork()
+        for name in names:
+            with suppress(Exception):  # the other thread's to tell
+                importlib.import_module(name)
+        _hold_still()
+
+
+def _hold_still() -> None:
     _fork.acquire()
     still: list[Forked] = []
     _still.append(still)

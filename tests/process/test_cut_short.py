@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -256,3 +258,33 @@ def test_after_a_fork_pipes_that_the_program_has_closed_itself_are_no_hindrance(
     finally:
         child._children.discard(process)
         process.stdin = -1
+
+
+FORKED_IN_THE_FIRST_CALL = """
+import os, signal, sys, threading
+from turn_journal_runtime import list_turn_journals
+def look():
+    list(list_turn_journals(sys.argv[1]))
+threads = [threading.Thread(target=look) for _ in range(6)]
+for thread in threads:
+    thread.start()
+forked = []
+for _ in range(2):
+    forked.append(os.fork())
+    if forked[-1] == 0:
+        signal.alarm(60)
+        look()
+        os._exit(0)
+for thread in threads:
+    thread.join()
+print([os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in forked])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_in_the_middle_of_the_first_call_waits_for_what_that_loads(tmp_path: Path) -> None:
+    """In the new process nobody would ever end the loading, and its first call waited for it."""
+    program = [sys.executable, "-W", "ignore", "-c", FORKED_IN_THE_FIRST_CALL, str(tmp_path)]
+    for _ in range(3):
+        ended = subprocess.run(program, capture_output=True, text=True, check=True, timeout=240)
+        assert (ended.stdout, ended.stderr) == ("[0, 0]\n", "")

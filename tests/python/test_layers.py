@@ -22,7 +22,7 @@ FACADE = {
     "address": {"errors"},
     "forks": set(),
     "models": set(),
-    "bridge": {"errors", "settings", "documents", "json_values", "observability"},
+    "bridge": {"errors", "forks", "settings", "documents", "json_values", "observability"},
     "flow": {"bridge"},
     "session_recovery": {"bridge", "errors", "documents", "flow"},
     "journal_flows": {"address", "flow", "documents", "session_recovery"},

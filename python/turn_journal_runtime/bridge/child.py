@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..forks import stands_still
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,10 +34,27 @@ _PIPES: Final = ("stdin", "stdout", "stderr")
 _TAIL_BYTES: Final = 8 * 1024
 _TAIL_LINES: Final = 20
 
-#: Held while pipes exist that the table of open children does not know yet: a fork in that moment would copy them
-#: unseen, and the copy would keep the child alive after its parent. And while one is closed: its number may be another
-#: file's by the time the fork lets go of it. May be taken again by a signal handler that forks.
-_pipes_lock = threading.RLock()
+
+class _Pipes:
+    """The pipes of all children, which stand still while the process forks.
+
+    The lock is held while some exist that the table of open children does not know yet: a fork in that moment would
+    copy them unseen, and the copy would keep the child alive after its parent. And while one is closed: its number may
+    be another file's by the time the fork lets go of it. It may be taken again by a signal handler that forks.
+    """
+
+    def __init__(self) -> None:
+        self.lock: Final = threading.RLock()
+
+    def _pause(self) -> None:
+        self.lock.acquire()
+
+    def _go_on(self) -> None:
+        self.lock.release()
+
+
+_pipes: Final = _Pipes()
+stands_still(_pipes)
 _children: set[Child] = set()
 
 
@@ -72,7 +91,7 @@ class Child:
         self._noise = bytearray()
         self.stdin = self.stdout = self.stderr = -1
         theirs: list[int] = []
-        with _pipes_lock:
+        with _pipes.lock:
             try:
                 theirs_in, self.stdin = os.pipe()
                 theirs.append(theirs_in)
@@ -162,7 +181,7 @@ class Child:
             self._close(name)
 
     def _close(self, name: str) -> None:
-        with _pipes_lock:
+        with _pipes.lock:
             descriptor = getattr(self, name)
             setattr(self, name, -1)
             if descriptor >= 0:
@@ -195,20 +214,10 @@ def _signal_name(number: int) -> str:
 
 
 def _forget_all() -> None:
-    global _pipes_lock
-    _pipes_lock = threading.RLock()
     for child in _children:
         child.forget()
     _children.clear()
 
 
-def _hold_pipes() -> None:
-    _pipes_lock.acquire()
-
-
-def _let_pipes_go() -> None:
-    _pipes_lock.release()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_pipes, after_in_parent=_let_pipes_go, after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_forget_all)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from .. import forks  # noqa: F401 - a fork in the middle of the first call waits for what that loads
 from ..observability import observed_call
 
 if TYPE_CHECKING:
