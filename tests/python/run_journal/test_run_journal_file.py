@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -535,6 +536,7 @@ def test_nothing_is_written_to_a_file_that_has_lost_its_name(path: Path, became:
             shutil.rmtree(path.parent)
         if became == "removed and made again":
             RunJournal(path).close()
+        time.sleep(0.15)  # it is not looked at more often
         for write in (
             lambda: journal.append(iteration("r", 0)),
             lambda: journal.append_many([iteration("r", 0)]),
