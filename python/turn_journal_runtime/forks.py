@@ -10,6 +10,7 @@ the child. They are waited for.
 
 from __future__ import annotations
 
+import _imp
 import importlib
 import os
 import sys
@@ -54,15 +55,15 @@ def stands_still(one: Forked) -> None:
 
 
 def _loading() -> list[str]:
-    """The libraries that other threads are loading: those whose locks they hold."""
+    """The libraries that other threads are loading, or about to: those whose locks they hold, or have in hand."""
     here = threading.get_ident()
-    locks = {name: lock() for name, lock in list(_module_locks.items()) if name.partition(".")[0] in _LIBRARIES}
-    return [name for name, lock in locks.items() if getattr(lock, "owner", None) not in (None, here)]
+    locks = {name: lock() for name, lock in _module_locks.copy().items() if name.partition(".")[0] in _LIBRARIES}
+    return [name for name, lock in locks.items() if lock is not None and lock.owner != here]
 
 
 def _before_fork() -> None:
-    _hold_still()
     for _ in range(_MOST_WAITS):
+        _hold_still()
         names = _loading()
         if not names:
             return
@@ -71,7 +72,7 @@ def _before_fork() -> None:
         for name in names:
             with suppress(Exception):  # the other thread's to tell
                 importlib.import_module(name)
-        _hold_still()
+    _hold_still()
 
 
 def _hold_still() -> None:
@@ -81,9 +82,13 @@ def _hold_still() -> None:
     for one in list(_all):
         one._pause()
         still.append(one)
+    # No module begins to be loaded while this is held, as it is during a fork in any case.
+    _imp.acquire_lock()
 
 
 def _after_fork() -> None:
+    with suppress(RuntimeError):  # it may be free in a child
+        _imp.release_lock()
     for one in _still.pop():
         one._go_on()
     _fork.release()
