@@ -201,3 +201,11 @@ def _command(pid: int) -> list[str]:
         return " ".join(psutil.Process(pid).cmdline()).replace("(", " ").split()
     except psutil.Error:
         return []
+
+
+#: What takes long goes first, so that no worker is left alone with it at the end.
+_LONG = ("tests/chaos/", "tests/package/", "tests/python/turns_postgres/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
