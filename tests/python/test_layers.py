@@ -21,6 +21,8 @@ FACADE = {
     "json_values": {"errors"},
     "address": {"errors"},
     "forks": set(),
+    "typed_command": set(),
+    "wal": set(),
     "models": set(),
     "bridge": {"errors", "forks", "settings", "documents", "json_values", "observability"},
     "flow": {"bridge"},
@@ -42,7 +44,17 @@ FACADE = {
         "store_flows",
         "turns",
     },
-    "run_journal": {"address", "errors", "forks", "settings", "documents", "json_values", "observability"},
+    "run_journal": {
+        "address",
+        "documents",
+        "errors",
+        "forks",
+        "json_values",
+        "observability",
+        "settings",
+        "typed_command",
+        "wal",
+    },
     "turns": {
         "address",
         "bridge",
@@ -60,7 +72,7 @@ FACADE = {
     "replay_check": {"flow", "run_journal"},
     "store_copy": {"address", "bridge", "documents", "errors", "flow", "run_journal", "store_flows", "turns"},
     "hosts": {"errors", "flow", "run_journal", "turns"},
-    "chat": {"address", "bridge", "errors", "flow", "forks", "turns"},
+    "chat": {"address", "bridge", "errors", "flow", "forks", "turns", "wal"},
     "worker": {"address", "bridge", "errors", "flow", "run_journal", "session_recovery", "settings", "turns"},
 }
 

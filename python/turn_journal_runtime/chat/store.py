@@ -18,19 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptError, JournalNotFoundError
 from ..forks import stands_still
+from ..wal import BUSY_SECONDS, switch_to_wal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _SCHEMA_VERSION: Final = 1
-_BUSY_SECONDS: Final = 30.0
 #: FULL, or 2: an accepted message survives a power cut, too.
-_SETTINGS: Final[Mapping[str, str | int]] = {
-    "journal_mode": "wal",
-    "synchronous": 2,
-    "foreign_keys": 1,
-    "secure_delete": 1,
-}
+_SETTINGS: Final = {"synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
 _SCHEMA: Final = (
     "CREATE TABLE sessions (session_id TEXT PRIMARY KEY, status TEXT NOT NULL, work_dir TEXT NOT NULL, "
     "objective TEXT NOT NULL, created_at REAL NOT NULL) STRICT",
@@ -335,14 +330,16 @@ class SessionStore:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
+            switch_to_wal(connection)
             for name, value in _SETTINGS.items():
-                _set(connection, name, value)
+                connection.execute(f"PRAGMA {name} = {value}")
+            for name, wanted in {"journal_mode": "wal", **_SETTINGS}.items():
                 (found,) = connection.execute(f"PRAGMA {name}").fetchone()
-                if found != value:
+                if found != wanted:
                     raise JournalCorruptError(
-                        f"The session store cannot be used with {name} {value}: keep it on a local disk.",
+                        f"The session store cannot be used with {name} {wanted}: keep it on a local disk.",
                         details={"setting": name, "found": found},
                     )
         except sqlite3.DatabaseError as error:
@@ -368,19 +365,6 @@ class SessionStore:
             for statement in _SCHEMA:
                 cursor.execute(statement)
             cursor.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-
-
-def _set(connection: sqlite3.Connection, name: str, value: str | int) -> None:
-    """Makes a setting. That of the log asks for the whole file at once, and does not wait for it by itself."""
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute(f"PRAGMA {name} = {value}")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(0.005)
 
 
 def _turn_of(row: tuple[Any, ...]) -> ChatTurn:

@@ -13,6 +13,7 @@ from ..journal import load_turn_journal, turn_journal_path
 from ..turns import give_up_turn
 from ..turns.giving_up import foresee_flow
 from ..turns.root import open_root
+from ..typed_command import typed_command
 from .invocation import (
     FormatOption,
     RootOption,
@@ -21,7 +22,6 @@ from .invocation import (
     address_of,
     answering,
     owner_of,
-    said_command,
     said_root,
     this_user,
 )
@@ -97,7 +97,7 @@ def _report(where: TurnAddress, turn: GivenUpTurn, driver: str | None, root: str
         blocks.append(Line(f"It would be refused just now: {driver}.", "yellow"))
     if done:
         blocks.append(
-            Line(f"`{said_command('recover', [name], f'{said_root(root)} --retry-failed')}` takes it up again.", "dim")
+            Line(f"`{typed_command('recover', [name], f'{said_root(root)} --retry-failed')}` takes it up again.", "dim")
         )
     elif turn.changed:
         blocks.append(Line("Nothing was changed. Add --yes and a --reason to give it up.", "dim"))

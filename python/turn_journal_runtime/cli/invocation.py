@@ -23,10 +23,11 @@ from ..errors import (
     StoreUnavailableError,
     TurnJournalError,
 )
+from ..typed_command import typed_command
 from .output import Format, Report, show, show_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 P = ParamSpec("P")
 
@@ -134,7 +135,7 @@ def _hint(error: TurnJournalError, turn: Any, root: Any) -> str:
         return ""
     if isinstance(error, JournalCorruptError):
         # An address of a database may hold a password.
-        typed = said_command("repair", ["TURN" if is_database(turn) else turn], said_root(root))
+        typed = typed_command("repair", ["TURN" if is_database(turn) else turn], said_root(root))
         return f"`{typed}` says what could be put right; it changes nothing without --yes."
     if isinstance(error, JournalNotFoundError) and error.kind != "root_not_found":
         return "`turn-journal list` shows the turns that are there, `turn-journal history` their transitions."
@@ -200,14 +201,6 @@ def said_again(option: str, value: str | None, variable: str) -> str:
 def said_root(root: str | None) -> str:
     """Where the turns are, as it was said, to be said again in the next command."""
     return said_again("--root", root, ROOT_VARIABLE)
-
-
-def said_command(command: str, arguments: Sequence[str], options: str) -> str:
-    """A command as a person types it: writers chose what turns and runs are called, and a shell runs what is pasted."""
-    words = shlex.join(arguments)
-    if any(argument.startswith("-") for argument in arguments):
-        return f"turn-journal {command}{options} -- {words}"
-    return f"turn-journal {command} {words}{options}"
 
 
 def shown_root(root: str) -> str:

@@ -16,7 +16,8 @@ from ..run_journal.copying import run_ids
 from ..run_journal.faults import unknown_run
 from ..run_journal.listing import failed_attempts, list_runs
 from ..run_journal.sleeps import until_of
-from .invocation import FormatOption, RootOption, answering, given_json, said_command, short_key, this_user
+from ..typed_command import typed_command
+from .invocation import FormatOption, RootOption, answering, given_json, short_key, this_user
 from .output import STATUS_STYLES, Block, Format, Heading, Line, Points, Report, Rows, harmless
 from .place import DatabaseOption, open_journal, said_place
 
@@ -190,7 +191,7 @@ def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting:
             Points(
                 [
                     f"step {step.seq}, {step.tool}, key {step.idempotency_key}: "
-                    + said_command("settle", [short_run(run_id), str(step.seq)], f"{where} --result JSON")
+                    + typed_command("settle", [short_run(run_id), str(step.seq)], f"{where} --result JSON")
                     + ", or --absent when it did not happen"
                     + _last_said(step)
                     for step in uncertain
@@ -203,7 +204,7 @@ def what_waits(run_id: str, where: str, uncertain: list[UncertainStep], waiting:
             Points(
                 [
                     f"step {question.seq}: {question.question}; "
-                    + said_command("approve", [short_run(run_id), str(question.seq)], where)
+                    + typed_command("approve", [short_run(run_id), str(question.seq)], where)
                     + ", or with --deny"
                     for question in waiting
                 ]

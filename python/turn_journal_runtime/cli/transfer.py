@@ -14,7 +14,8 @@ from ..errors import InvalidJournalError, JournalConflictError, JournalCorruptEr
 from ..run_journal.copying import arrived, put_arrived
 from ..run_journal.filesystem import new_file
 from ..run_journal.listing import summary
-from .invocation import FormatOption, RootOption, answering, said_command
+from ..typed_command import typed_command
+from .invocation import FormatOption, RootOption, answering
 from .output import Format, Line, Lines, Report, counted
 from .place import DatabaseOption, open_journal, open_or_make_journal, said_place
 from .runs import RunArgument, run_named, short_run
@@ -95,7 +96,7 @@ def import_run(
     how = "replaces the one that was here" if is_replaced else "is imported"
     lines = [Line(f"{short_run(run_id)} {how}, with {counted(found.events, 'event')}.", "green")]
     if found.interrupted:
-        look = said_command("run show", [short_run(run_id)], said_place(db, root))
+        look = typed_command("run show", [short_run(run_id)], said_place(db, root))
         lines.append(Line(f"It has not ended. `{look}` says how it stands; drive it in one journal only."))
     return Report(answer, lines)
 

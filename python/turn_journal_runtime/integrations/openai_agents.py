@@ -35,9 +35,10 @@ from agents import (
 from agents.tool import invoke_function_tool
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent, ResponseUsage
 from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from ..errors import RecordedToolError
+from .jsonable import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -250,12 +251,8 @@ def journal_tool(
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         async def execute(**_: Any) -> Any:
             # With the tool's own time-out: what cuts the step itself short leaves its outcome unknown.
-            returned = await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
-            try:
-                # What has no form in JSON is the text that the SDK would make of it.
-                return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
-            except (PydanticSerializationError, ValueError):
-                return returned  # the tool has run: the journal takes it as it takes any value, or says what it is
+            # What has no form in JSON is the text that the SDK would make of it.
+            return jsonable(await invoke_function_tool(function_tool=tool, context=context, arguments=arguments))
 
         try:
             given = json.loads(arguments) if arguments else {}

@@ -21,7 +21,9 @@ from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, ToolReturn
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
+
+from .jsonable import as_json, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -115,17 +117,17 @@ class JournalCapability(AbstractCapability[Any]):
         async def execute(**_: Any) -> Any:
             try:
                 returned = await handler(args)
-                recorded = _jsonable(returned)
+                recorded = as_json(returned) if isinstance(returned, ToolReturn) else jsonable(returned)
                 if _is_whole(recorded) or _is_signal(recorded):  # what a tool read somewhere says nothing by its form
                     returned = ToolReturn(returned)
-                    recorded = _jsonable(returned)
+                    recorded = as_json(returned)
                 return {_RETURNED: recorded} if isinstance(returned, ToolReturn) else recorded
             except exceptions.ToolRetryError as retry:
                 return {_RAISED: "ModelRetry", "with": {"message": str(retry.tool_retry.content)}}
             except _FAILED as failed:
                 return {_RAISED: "ToolFailed", "with": {"message": str(failed)}}
             except tuple(_SIGNALS.values()) as signal:
-                return {_RAISED: type(signal).__name__, "with": _jsonable(vars(signal))}
+                return {_RAISED: type(signal).__name__, "with": jsonable(vars(signal))}
 
         declared = (tool_def.metadata or {}).get("restart_safe") is True
         outcome = await self.run.tool(
@@ -139,16 +141,6 @@ class JournalCapability(AbstractCapability[Any]):
         if _is_signal(outcome):
             raise _SIGNALS[outcome[_RAISED]](**outcome["with"])
         return _returned(outcome)
-
-
-def _jsonable(returned: Any) -> Any:
-    """What a tool returned as JSON; what has no form there is its text."""
-    try:
-        return to_jsonable_python(returned, bytes_mode="base64", fallback=str)
-    except (PydanticSerializationError, ValueError):
-        if isinstance(returned, ToolReturn):
-            raise
-        return returned  # the tool has run: the journal takes it as it takes any value, or says what it is
 
 
 def _is_signal(outcome: Any) -> bool:

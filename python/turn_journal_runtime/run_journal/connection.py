@@ -6,11 +6,11 @@ import os
 import sqlite3
 import stat
 import sys
-import time
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import InvalidJournalError, JournalCorruptError, JournalStoreError, TurnJournalError
+from ..wal import BUSY_SECONDS, switch_to_wal
 from .filesystem import create_private, refuse_network_file_system, sync_folder
 from .schema import SCHEMA_VERSION, STATEMENTS, TABLES
 
@@ -22,8 +22,6 @@ MEMORY: Final = ":memory:"
 _SMALLEST_PAGE: Final = 512
 #: Of new files. A commit writes whole pages, and most events are far smaller than one; smaller pages cost longer reads.
 PAGE_SIZE: Final = 2048
-#: How long a writer waits for the writers before it.
-_BUSY_SECONDS: Final = 30.0
 
 
 def connect(path: str, durability: Durability) -> sqlite3.Connection:
@@ -42,11 +40,11 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
             sync_folder(Path(path).parent)
         else:
             _look_at(path)
-        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if path != MEMORY:
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-            _switch_to_wal(connection)
+            switch_to_wal(connection)
             for name, value in wanted.items():
                 connection.execute(f"PRAGMA {name} = {value}")
             _read_back(connection, path, {"journal_mode": "wal"} | wanted)
@@ -91,7 +89,7 @@ def typed_error(error: Exception, path: str) -> TurnJournalError:
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return JournalStoreError(
-            f"Another process has kept {path} locked for {_BUSY_SECONDS:.0f} s; nothing was written. Find the process "
+            f"Another process has kept {path} locked for {BUSY_SECONDS:.0f} s; nothing was written. Find the process "
             "that holds a transaction open.",
             details=details,
         )
@@ -173,7 +171,7 @@ def _look_at(path: str) -> None:
 def _read_schema(path: str, mode: str) -> tuple[int, dict[str, set[str]]]:
     """The version of the file, and of each of its tables the columns, as far as they are a journal's."""
     uri = f"{Path(path).absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         # Read as of one moment: another process may be making the tables.
         connection.execute("BEGIN")
@@ -185,19 +183,6 @@ def _read_schema(path: str, mode: str) -> tuple[int, dict[str, set[str]]]:
         return version, tables
     finally:
         connection.close()
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    # Switching asks for the whole file at once and does not wait for it as other statements do.
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
 
 
 def _read_back(connection: sqlite3.Connection, path: str, wanted: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ __all__ = ["Database", "Row", "check_durability"]
 Row = tuple[Any, ...]
 
 _WRITE: Final = "BEGIN IMMEDIATE"
-#: How long the file that is open is taken for the one of its name: a look at each write costs a tenth of it. What is
+#: How long the file that is open is taken for the one of its name: a look at each write costs a fifth of it. What is
 #: written in between is lost as what was written before.
 _LOOK_SECONDS: Final = 0.1
 _REFUSALS = (sqlite3.Error, UnicodeError, OverflowError)

@@ -27,6 +27,7 @@ from ..errors import (
     UncertainEffectError,
 )
 from ..observability import observed_step
+from ..typed_command import typed_command
 from .driving import WITHIN
 from .events import (
     KIND_APPROVAL,
@@ -245,9 +246,8 @@ class DurableSteps(Recording):
     def _typed(self, command: str, seq: int, options: str = "") -> str:
         """What to type to say something about a step. An address of a database may hold a password."""
         path = self._journal.path
-        options = f" --db {shlex.quote(path)}{options}" if os.path.isabs(path) else options
-        step = f"{shlex.quote(self._run_id)} {seq}"
-        return f"turn-journal {command}" + (f"{options} -- {step}" if self._run_id[0] == "-" else f" {step}{options}")
+        where = f" --db {shlex.quote(path)}" if os.path.isabs(path) else ""
+        return typed_command(command, [self._run_id, str(seq)], where + options)
 
     def _approval(self, seq: int, drive: Drive, text: str, binds: Any) -> Step[Any]:
         if not isinstance(text, str) or not text:

@@ -167,10 +167,8 @@ def test_a_result_that_cannot_be_recorded_says_that_the_tool_has_run(journal: Ru
     assert "step 1 of run 'run' has run and its result cannot be recorded" in caught.value.__cause__.message
 
 
-def test_an_answer_is_on_record_before_it_is_seen_to_be_whole(journal: RunJournal) -> None:
-    """Some providers send the items of an answer on their way only, and none when they say that it is complete."""
-    message = assistant_message("here")
-    response = Response(
+def _without_items(**fields: Any) -> Response:
+    return Response(
         id="r",
         created_at=0.0,
         model="m",
@@ -179,7 +177,14 @@ def test_an_answer_is_on_record_before_it_is_seen_to_be_whole(journal: RunJourna
         parallel_tool_calls=True,
         tool_choice="auto",
         tools=[],
+        **fields,
     )
+
+
+def test_an_answer_is_on_record_before_it_is_seen_to_be_whole(journal: RunJournal) -> None:
+    """Some providers send the items of an answer on their way only, and none when they say that it is complete."""
+    message = assistant_message("here")
+    response = _without_items()
 
     async def answers(_: ModelCall) -> AsyncIterator[Any]:
         yield ResponseOutputItemDoneEvent(
@@ -201,17 +206,7 @@ def test_an_answer_is_on_record_before_it_is_seen_to_be_whole(journal: RunJourna
 
 def test_a_stream_that_fails_leaves_a_drive_that_can_go_on(journal: RunJournal) -> None:
     failed = ResponseFailedEvent(
-        response=Response(
-            id="r",
-            created_at=0.0,
-            model="m",
-            object="response",
-            output=[],
-            parallel_tool_calls=True,
-            status="failed",
-            tool_choice="auto",
-            tools=[],
-        ),
+        response=_without_items(status="failed"),
         sequence_number=0,
         type="response.failed",
     )

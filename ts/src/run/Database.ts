@@ -43,7 +43,7 @@ export interface Database {
 /** How long SQLite itself waits, in ms; the service goes on waiting without holding up the process. */
 const OWN_PATIENCE = 5
 /**
- * How long the file that is open is taken for the one of its name, in ms: a look at each write costs a tenth of it. What is
+ * How long the file that is open is taken for the one of its name, in ms: a look at each write costs a fifth of it. What is
  * written in between is lost as what was written before.
  */
 const LOOK_INTERVAL = 100
@@ -104,8 +104,8 @@ export const open = (path: string, durability: Durability): Database => {
 }
 
 const make = (path: string, connection: DatabaseSync, file: string | null): Database => {
-  /** What is written to a file that has lost its name is lost. */
   let lookedAt = Number.NEGATIVE_INFINITY
+  /** What is written to a file that has lost its name is lost. */
   const refuseOtherFile = (): void => {
     const now = performance.now()
     if (file === null || now - lookedAt < LOOK_INTERVAL) return
